@@ -166,7 +166,7 @@ pub(crate) fn route_in_words(route: CastRoute) -> Option<(&'static str, String)>
         }
         CastRoute::Unicast(why) => ("unicast", format!("one by one: {}", why_not(why))),
         CastRoute::Overlay { members, why, racks } => {
-            let how = format!("each of {members} receivers gets another part and passes it on to the others");
+            let how = format!("{members} receivers pass on to each other what comes to them");
             let once = match racks {
                 0 => String::new(),
                 1 => ", once into a rack with several of them".to_owned(),

@@ -466,7 +466,7 @@ choice! {
         Trees = "trees",
         /// By IP multicast; to each receiver by itself where it does not work
         Multicast = "multicast",
-        /// Another part to each receiver, who pass them on to each other: the source sends about one copy
+        /// Down trees of receivers, another tree for each part, who pass on what arrives: the source sends about one copy
         Overlay = "overlay",
         /// To each receiver by itself
         Unicast = "unicast",

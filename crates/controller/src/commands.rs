@@ -152,10 +152,8 @@ pub struct TaskFlow {
     pub index: u8,
     /// The group by which its symbols come, if its receiver belongs to one.
     pub group: Option<TaskGroup>,
-    /// Its source is a receiver of the object itself, and sends what comes to it.
+    /// Its source is a receiver of the object itself, and sends each block on that has come to it.
     pub relays: bool,
-    /// Its receiver passes on what comes by it.
-    pub passed_on: bool,
 }
 
 /// The group of a [`TaskFlow`].

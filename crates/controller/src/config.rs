@@ -104,12 +104,14 @@ pub struct ControllerConfig {
     /// First window that the source of a cast pushes to its group, in symbols (SCDP §III-D, IW): 64, 90 KB in packets of Ethernet,
     /// less than the smallest queues of switches.
     pub cast_window: u16,
-    /// Symbols in flight to a receiver of an overlay, from all others together: 64, as in a group, and for the same reason. With
-    /// n > 6 others it is 6/n of that, because each symbol is sent on to all others at once; from one of them it is at least 2.
+    /// Packets that may be in flight to a receiver of an overlay: 48, from all its sources together, an equal part from each. All have as
+    /// many, or blocks come late to those that have fewer; and queues of 40 packets take it, since not all come at once.
     pub overlay_window: u16,
-    /// Maximum number of receivers in a mesh of an overlay: 32. More receivers form several meshes, and the source sends a copy to
-    /// each. Every receiver has a flow from every other one of its mesh.
-    pub overlay_mesh: u8,
+    /// A node becomes a leaf of the tree of a stripe when one below it has waited for that stripe alone for longer: 300 ms.
+    pub overlay_behind: Duration,
+    /// A stripe of an overlay comes from another node when its source has been silent for longer: 500 ms. It says every 100 ms that it
+    /// lives.
+    pub overlay_silent: Duration,
     /// Gets of one object form an overlay when no further one has come for this long: 100 ms. Longer waits have no gain: a later get
     /// is served no worse (tests/overlay, 4 to 12 gets 10 to 250 ms apart).
     pub swarm_gather: Duration,
@@ -188,8 +190,9 @@ impl Default for ControllerConfig {
             groups: vec![GroupRange::ORGANIZATION, GroupRange::SITE],
             cast_gather: Duration::from_millis(300),
             cast_window: 64,
-            overlay_window: 64,
-            overlay_mesh: 32,
+            overlay_window: 48,
+            overlay_behind: Duration::from_millis(300),
+            overlay_silent: Duration::from_millis(500),
             swarm_gather: Duration::from_millis(100),
             swarm_longest: Duration::from_millis(300),
             swarm_rest: Duration::from_secs(1),
@@ -230,6 +233,11 @@ impl ControllerConfig {
         }
     }
 
+    /// How receivers of an overlay of so many stripes are served.
+    pub(crate) fn delivery_by_overlay(&self, stripes: u8) -> Delivery {
+        Delivery::Overlay { window: (self.overlay_window / u16::from(stripes.max(1))).max(2) }
+    }
+
     /// The delivery of tasks by trees.
     pub(crate) fn delivery_by_trees(&self) -> Delivery {
         Delivery::Trees { credit: self.tree_credit.max(1) }
@@ -257,7 +265,6 @@ impl ControllerConfig {
             self.swarm_gather,
         ];
         assert!(waits.iter().all(|wait| *wait > Duration::ZERO), "no timer may fire without time passing");
-        assert!((2..=128).contains(&self.overlay_mesh), "a list of grants must fit one control message");
         assert!(self.receiver_gone > self.receiver_silent, "a receiver falls silent before it is gone");
     }
 }
@@ -325,6 +332,8 @@ pub struct ControllerStats {
     pub casts_overlaid: u64,
     /// Times that gets formed an overlay without a cast.
     pub swarms_overlaid: u64,
+    /// Times that a node which held up others became a leaf of a stripe's tree.
+    pub demoted: u64,
     /// Requests that joined an overlay.
     pub overlays_joined: u64,
     /// Running tasks that joined an overlay.

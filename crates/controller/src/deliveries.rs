@@ -3,6 +3,7 @@
 //! Who serves a task is chosen in [`selection`](super::selection); this part does it. It changes nothing of who holds what, and
 //! knows nothing of casts: those begin tasks here and end them.
 
+mod overlays;
 mod reports;
 mod requests;
 mod sources;
@@ -10,16 +11,16 @@ mod upkeep;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use headwater_units::{FlowId, NodeId, ObjectId, Symbols, TaskId, Theta, Time};
-use headwater_wire::{Delivery, Outcome, Start, ToSource};
+use headwater_units::{FlowId, NodeId, ObjectId, TaskId, Theta, Time};
+use headwater_wire::{Outcome, Start, ToSource};
 
 pub(crate) use self::requests::{Progress, TreesGiven};
 
 use crate::catalog::Catalog;
 use crate::endings::Endings;
-use crate::overlay_membership::{Beginner, Giver, MeshRole, Overlays};
+use crate::overlay_membership::Overlays;
 use crate::retry::Retry;
-use crate::selection::{FlowPlan, Known, Placement};
+use crate::selection::{FlowPlan, Known};
 use crate::tasks::{Flow, FlowState, Task, Tasks};
 use crate::timers::Subject;
 use crate::turn::Turn;
@@ -81,11 +82,6 @@ impl Deliveries {
     /// The running tasks.
     pub(crate) fn tasks(&self) -> &Tasks {
         &self.tasks
-    }
-
-    /// The overlays.
-    pub(crate) fn overlays(&self) -> &Overlays {
-        &self.overlays
     }
 
     /// Whether a receiver has said that it is through with this request.
@@ -171,35 +167,17 @@ impl Deliveries {
         flow: FlowId,
         (plan, start): (FlowPlan, Option<Start>),
     ) {
-        let FlowPlan { node, index, group, relays, passed_on } = plan;
+        let FlowPlan { node, index, group, relays } = plan;
         let Some(source) = catalog.node(node) else { return };
         let (incarnation, at) = (source.info.incarnation, source.info.data.clone());
         let key = turn.draws.key();
-        let facts = TaskFlow { flow, node, incarnation, key, index, group, relays, passed_on };
+        let facts = TaskFlow { flow, node, incarnation, key, index, group, relays };
         let mut flow = Flow::new(facts, at, offered(turn.now, turn.config));
         flow.theta = turn.config.fixed_theta.unwrap_or(Theta::ONE);
         flow.start = start;
         self.tasks.add_flow(id, flow);
         turn.stats.flows_opened += 1;
         self.agenda.touched.insert(id);
-    }
-
-    /// Opens the flows of a task that belongs to a mesh.
-    fn open_in_mesh(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, id: TaskId, role: MeshRole) {
-        let Some(task) = self.tasks.get(id) else { return };
-        self.overlays.enter(task.facts.object, task.facts.receiver, &role);
-        let own = role.source.map(|(node, class)| FlowPlan::of_source(node, class));
-        let relayed = role.relays.into_iter().map(|Giver { node, class, passed_on }| FlowPlan {
-            relays: true,
-            passed_on,
-            ..FlowPlan::of_source(node, class)
-        });
-        let trusted = |plan: &FlowPlan| !task.facts.distrusted.contains(&plan.node);
-        let plans: Vec<FlowPlan> = own.into_iter().chain(relayed).filter(trusted).collect();
-        for plan in plans {
-            let flow = self.tasks.unused_flow(turn.draws);
-            self.open_flow_as(turn, catalog, id, flow, (plan, None));
-        }
     }
 
     /// Takes a flow out of its task, and stops it at its source unless that has lost it.
@@ -216,6 +194,9 @@ impl Deliveries {
     fn refill(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, id: TaskId) {
         let now = turn.now;
         let Some(task) = self.tasks.get(id).filter(|task| !task.is_paused()) else { return };
+        if task.is_of_overlay() {
+            return self.mend(turn, catalog, id);
+        }
         let is_past =
             |f: &&Flow| matches!(f.state, FlowState::Over { replace_after } if now >= replace_after);
         let past: Vec<FlowId> = task.flows.iter().filter(is_past).map(|f| f.facts.flow).collect();
@@ -260,7 +241,7 @@ impl Deliveries {
     // ---- tasks
 
     /// Takes over a task from before a restart; its sources have yet to come back.
-    pub(crate) fn restore(&mut self, turn: &mut Turn<'_>, mut record: TaskRecord) {
+    pub(crate) fn restore(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, mut record: TaskRecord) {
         let task = record.task;
         if self.tasks.get(task).is_some() {
             return;
@@ -279,6 +260,7 @@ impl Deliveries {
                 self.tasks.add_flow(task, Flow::new(facts, Vec::new(), state));
             }
         }
+        self.restore_overlay(catalog, task);
         self.agenda.touched.insert(task);
         self.agenda.plan = true;
     }
@@ -290,53 +272,20 @@ impl Deliveries {
         }
     }
 
-    /// Receivers of an object begin to pass on to each other what comes: where each of them belongs.
-    pub(crate) fn begin_overlay(
-        &mut self,
-        object: ObjectId,
-        symbol_size: u16,
-        beginners: &[Beginner],
-        largest: u8,
-    ) -> Vec<(NodeId, MeshRole)> {
-        self.overlays.begin(object, symbol_size, beginners, largest)
-    }
-
-    /// A running task goes on as a member of a mesh.
-    pub(crate) fn regroup(
-        &mut self,
-        turn: &mut Turn<'_>,
-        catalog: &Catalog,
-        id: TaskId,
-        role: MeshRole,
-        symbol_size: u16,
-    ) {
-        if role.relays.is_empty() {
-            // Left over from the others.
-            return;
-        }
-        let Some(task) = self.tasks.get(id) else { return };
-        let flows: Vec<_> = task.flows.iter().map(|flow| flow.facts.flow).collect();
-        flows.into_iter().for_each(|flow| self.close_flow(turn, catalog, flow, true));
-        let Some(task) = self.tasks.get_mut(id) else { return };
-        task.needed = Symbols::new(task.remaining().get().div_ceil(u64::from(symbol_size.max(1))));
-        task.facts.symbol_size = symbol_size;
-        task.facts.delivery =
-            Delivery::Pull { initial_window: Placement::overlay_window(role.of, turn.config) };
-        (task.facts.residue_classes, task.facts.max_sources) = (role.of, role.of);
-        task.classes_used.clear();
-        task.anew = Some(task.facts.flows_version.saturating_add(1));
-        turn.stats.tasks_regrouped += 1;
-        self.open_in_mesh(turn, catalog, id, role);
-        self.agenda.changed.insert(id);
-    }
-
     /// Ends a task and its flows.
     pub(crate) fn end_task(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, id: TaskId, outcome: Outcome) {
         let Some(task) = self.tasks.get(id) else { return };
         let object = task.facts.object;
         let flows: Vec<FlowId> = task.flows.iter().map(|flow| flow.facts.flow).collect();
         flows.into_iter().for_each(|flow| self.close_flow(turn, catalog, flow, true));
-        self.tasks.remove(id);
+        let ended = self.tasks.remove(id).filter(Task::is_of_overlay).map(|task| task.facts.receiver);
+        // A receiver that has asked anew belongs to the overlay by its other task.
+        let goes_on = |node: &NodeId| self.tasks.fetching(*node, object).is_some_and(Task::is_of_overlay);
+        match (ended.filter(|node| !goes_on(node)), outcome) {
+            (Some(receiver), Outcome::Done) => self.overlays.done(object, receiver),
+            (Some(receiver), _) => self.overlays.leave(object, receiver),
+            (None, _) => {}
+        }
         if self.tasks.wanting(object).next().is_none() {
             self.overlays.remove(object);
         }

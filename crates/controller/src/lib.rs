@@ -25,7 +25,8 @@
 //! |---|---|---|
 //! | `catalog` | nodes, what they hold or held, what names stand for | `turn` |
 //! | `tasks` | the running tasks and their flows, with every index of them | `turn` |
-//! | `overlay_membership` | the meshes of overlays: who passes on what of which object | `racks` |
+//! | `overlay_membership` | the trees of overlays: who passes on what of which object | `striping` |
+//! | `striping` | nothing; deals receivers to stripes | `racks` |
 //! | `selection` | nothing; chooses the sources of a task, and how its flows begin | `catalog`, `tasks`, `overlay_membership` |
 //! | `endings` | flows that are being stopped | `catalog`, `turn` |
 //! | `deliveries` | tasks, endings, overlays, finished requests; sends messages to receivers and sources | `selection`, `endings` |
@@ -83,6 +84,7 @@ mod recovery;
 mod retry;
 mod selection;
 mod settle;
+mod striping;
 mod swarm_detection;
 mod tasks;
 mod timers;
@@ -339,8 +341,7 @@ impl Controller {
         if recovery.is_early(now, catalog, &request.name) {
             return recovery.hold_back(path, request.name.clone(), ToController::Request(request));
         }
-        let known = deliveries.known(catalog, turn.config);
-        let (request, place) = overlay::joins(known, deliveries.overlays(), request);
+        let (request, place) = deliveries.joins(now, catalog, turn.config, request);
         turn.stats.overlays_joined += u64::from(place.is_some());
         let id = deliveries.answer(turn, catalog, path, &request, place);
         let begun = id.and_then(|id| deliveries.tasks().get(id)).map(|task| task.facts.object);
@@ -445,7 +446,7 @@ impl Endpoint for Controller {
             Input::Command(ControllerCommand::PathLeft { path }) => {
                 self.path_left(now, path);
             }
-            Input::Command(ControllerCommand::Restore(record)) => deliveries.restore(turn, *record),
+            Input::Command(ControllerCommand::Restore(record)) => deliveries.restore(turn, catalog, *record),
             Input::Command(ControllerCommand::RestoreName(record)) => catalog.restore_name(turn, *record),
             Input::Command(ControllerCommand::Returned) => recovery.begin(turn),
             Input::Command(ControllerCommand::ForgetNode { node }) => {

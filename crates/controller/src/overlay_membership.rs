@@ -1,29 +1,31 @@
-//! Who passes on what of which object: the meshes of overlays.
+//! Who sends which stripe of which object to whom: the trees of overlays, as receivers come and go.
 //!
 //! ```text
-//!   class   begun by   taken over by those who come later, in their order: L1, L2, ...
-//!     0        r0         L1   L4            L5 asks L4 for class 0, L2 for class 1 and L3 for class 2,
-//!     1        r1         L2   (L5)          and takes over class 1, which was taken longest ago
-//!     2        r2         L3
+//!   begin    all at once ([`super::striping`])
+//!   join     one that comes later: a leaf of each tree, and a few slots in those trees that have the fewest left
+//!   mend     a stripe that nobody sends a receiver any more: another parent, never one below it
+//!   leave    it is gone: those below it are mended one by one, as they ask
 //! ```
-//! A mesh has n classes of each block's symbols, as many as receivers began it. Who comes later asks, for each class, whoever took
-//! that class last, and takes over the class that was taken longest ago. So nobody serves more than n of those who come later, each
-//! with one n-th of the object: one copy at most, however many come. Where nobody is left who passes a class on, a source sends it to
-//! whoever comes next.
-//!
-//! Where receivers say in which rack they stand, those who begin a mesh take classes into their racks ([`super::racks`]), and who comes
-//! later is put where mates of its rack are and asks them first, the youngest who took a class or else who takes it in.
+//! A parent is chosen that has a slot left in that tree, or else one that sends less than it could; of these one in the same rack, and
+//! the one nearest to the source. So where somebody dies, those below it go to its own parents, each of which has one child less.
 //!
 //! Knows nothing of tasks and flows: whoever asks says who may be chosen.
 
 use std::collections::BTreeMap;
 
-use headwater_units::{NodeId, ObjectId};
+use headwater_units::{Duration, NodeId, ObjectId, Time};
 
-use crate::racks::entries;
+use crate::striping::{self, Parent, Receiver, Striping};
 
-/// Of each class of a mesh the last so many who took it are remembered: the younger ones may go before the older.
-const REMEMBERED: usize = 4;
+/// One that comes later has slots in so many trees, and so many in each: trees of two children each are no chain, and soon all trees have
+/// some.
+const LATE_TREES: usize = 2;
+const LATE_SLOTS: u32 = 2;
+
+/// A tree changes at most so often because somebody holds up others.
+const RESPITE: Duration = Duration::from_secs(2);
+/// One in the same rack is chosen although it has no slot left, unless it sends twice what it should already: two copies.
+const MOST_LOAD: u32 = 2000;
 
 /// The overlays, by object.
 #[derive(Debug, Default)]
@@ -35,72 +37,78 @@ pub(crate) struct Overlays {
 #[derive(Debug)]
 struct Overlay {
     symbol_size: u16,
-    meshes: Vec<Mesh>,
-}
-
-/// One mesh.
-#[derive(Debug)]
-struct Mesh {
-    /// n.
+    /// Number of stripes.
     of: u8,
-    /// Those who pass on, in the order in which they came.
-    relays: Vec<Relay>,
+    members: BTreeMap<NodeId, Member>,
+    /// By stripe: when somebody became a leaf of its tree last because it held up others.
+    demoted: Vec<Option<Time>>,
 }
 
-/// One that passes on.
+/// One of them.
 #[derive(Clone, Debug)]
-struct Relay {
-    node: NodeId,
-    class: u8,
+struct Member {
     rack: Option<String>,
-    entry: Entry,
+    /// By stripe: who sends it, a receiver of the object or one of its sources; nobody while that is looked for.
+    parents: Vec<Option<NodeId>>,
+    /// By stripe: how many children it may have, and has.
+    slots: Vec<u32>,
+    children: Vec<u32>,
+    /// It has all of the object.
+    is_done: bool,
+    /// Others may have stripes from it.
+    passes_on: bool,
 }
-
-/// The classes of others that a receiver takes into its rack and hands on there, each with whose it is.
-type Entry = Vec<(u8, NodeId)>;
 
 /// A receiver that is there when an overlay begins.
 #[derive(Clone, Debug)]
 pub(crate) struct Beginner {
     pub(crate) node: NodeId,
     pub(crate) rack: Option<String>,
-    /// From which its class comes.
-    pub(crate) source: NodeId,
+    /// Its uplink, compared with those of others.
+    pub(crate) weight: f64,
 }
 
-/// A receiver that passes a class on to another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Giver {
-    pub(crate) node: NodeId,
-    pub(crate) class: u8,
-    /// Which passes it on itself: it takes the class over, or into its rack.
-    pub(crate) passed_on: bool,
-}
-
-/// The role of a receiver in a mesh: its sources, each with its class of `of`.
+/// Who sends a receiver which stripe.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MeshRole {
-    /// The number of the mesh among those of its overlay.
-    pub(crate) number: usize,
-    /// Which has the object, and sends a class that nobody else does; none: all classes come from others.
-    pub(crate) source: Option<(NodeId, u8)>,
-    /// The others: one for each class, perhaps the same for several.
-    pub(crate) relays: Vec<Giver>,
+pub(crate) struct Parents {
+    /// Number of stripes.
     pub(crate) of: u8,
-    /// The class that this receiver passes on, if it does.
-    pub(crate) class: Option<u8>,
-    rack: Option<String>,
-    entry: Entry,
+    /// By stripe.
+    pub(crate) nodes: Vec<NodeId>,
 }
 
-impl Relay {
-    fn is_in(&self, rack: Option<&str>) -> bool {
-        rack.is_some() && self.rack.as_deref() == rack
+/// What whoever asks knows of the nodes.
+pub(crate) struct Known<M, H> {
+    /// Whether a node may be asked.
+    pub(crate) may: M,
+    /// Whether it has all of the object.
+    pub(crate) holds: H,
+    /// Sends what no receiver can send.
+    pub(crate) source: Option<NodeId>,
+}
+
+impl Member {
+    fn new(rack: Option<String>, of: u8) -> Self {
+        let none = vec![0; usize::from(of)];
+        Member {
+            rack,
+            parents: vec![None; usize::from(of)],
+            slots: none.clone(),
+            children: none,
+            is_done: false,
+            passes_on: true,
+        }
     }
 
-    /// Whether it takes a class into its rack that somebody sends it whom it `may` count on.
-    fn enters(&self, class: u8, may: impl Fn(NodeId) -> bool) -> bool {
-        self.entry.iter().any(|(its, from)| *its == class && may(*from))
+    /// Slots that it has left in a tree.
+    fn free(&self, stripe: usize) -> u32 {
+        self.slots[stripe].saturating_sub(self.children[stripe])
+    }
+
+    /// Children that it has in all trees, in thousandths of those that it may have.
+    fn load(&self) -> u32 {
+        let sum = |each: &[u32]| each.iter().sum::<u32>();
+        (sum(&self.children) * 1000).checked_div(sum(&self.slots)).unwrap_or(u32::MAX)
     }
 }
 
@@ -110,96 +118,198 @@ impl Overlays {
         self.overlays.get(&object).map(|overlay| overlay.symbol_size)
     }
 
-    /// Receivers begin an overlay, in meshes of at most `largest`; returns where each belongs. Those of a rack are given in a row.
-    /// Nobody passes anything on before it is entered ([`Overlays::enter`]).
+    /// Whether a node is one of those that receive an object, or did, and pass it on.
+    pub(crate) fn has(&self, object: ObjectId, node: NodeId) -> bool {
+        self.overlays.get(&object).is_some_and(|overlay| overlay.members.contains_key(&node))
+    }
+
+    /// Those who receive an object, or did, and pass it on.
+    pub(crate) fn members(&self, object: ObjectId) -> impl Iterator<Item = NodeId> {
+        self.overlays.get(&object).into_iter().flat_map(|overlay| overlay.members.keys().copied())
+    }
+
+    /// Receivers begin an overlay; who sends which stripe to each, in their order. The stripes come from the sources in turn; there is
+    /// one.
     pub(crate) fn begin(
         &mut self,
         object: ObjectId,
         symbol_size: u16,
+        sources: &[NodeId],
         receivers: &[Beginner],
-        largest: u8,
-    ) -> Vec<(NodeId, MeshRole)> {
-        let count = receivers.len().div_ceil(usize::from(largest)).max(1);
-        let mut overlay = Overlay { symbol_size, meshes: Vec::with_capacity(count) };
-        let mut places = Vec::with_capacity(receivers.len());
-        for (number, nodes) in receivers.chunks(receivers.len().div_ceil(count).max(1)).enumerate() {
-            let of = nodes.len() as u8;
-            overlay.meshes.push(Mesh { of, relays: Vec::with_capacity(nodes.len()) });
-            let relays = beginning(nodes);
-            for (to, Beginner { source, .. }) in relays.iter().zip(nodes) {
-                let role = MeshRole {
-                    number,
-                    source: Some((*source, to.class)),
-                    relays: givers(to, &relays),
-                    of,
-                    class: Some(to.class),
-                    rack: to.rack.clone(),
-                    entry: to.entry.clone(),
-                };
-                places.push((to.node, role));
-            }
+    ) -> Vec<(NodeId, Parents)> {
+        let of = striping::stripes(receivers.len());
+        let mut racks: Vec<&str> = Vec::new();
+        let mut numbered = Vec::with_capacity(receivers.len());
+        for (at, it) in receivers.iter().enumerate() {
+            let rack = match it.rack.as_deref() {
+                // One that is in no rack is one by itself.
+                None => receivers.len() + at,
+                Some(rack) => racks.iter().position(|known| *known == rack).unwrap_or_else(|| {
+                    racks.push(rack);
+                    racks.len() - 1
+                }),
+            };
+            numbered.push(Receiver { rack, weight: it.weight });
         }
+        let Striping { parents, slots } = Striping::new(&numbered, of);
+        let mut overlay = Overlay::new(symbol_size, of);
+        for (it, slots) in receivers.iter().zip(slots) {
+            let passes_on = slots.iter().any(|slots| *slots > 0);
+            overlay.members.insert(it.node, Member { slots, passes_on, ..Member::new(it.rack.clone(), of) });
+        }
+        let node_of = |stripe: usize, parent: Parent| match parent {
+            Parent::Source => sources[stripe % sources.len()],
+            Parent::Receiver(at) => receivers[at].node,
+        };
+        let mut all = Vec::with_capacity(receivers.len());
+        for (it, parents) in receivers.iter().zip(parents) {
+            let nodes: Vec<NodeId> =
+                parents.into_iter().enumerate().map(|(stripe, parent)| node_of(stripe, parent)).collect();
+            (0..).zip(&nodes).for_each(|(stripe, parent)| overlay.adopt(it.node, stripe, *parent));
+            all.push((it.node, Parents { of, nodes }));
+        }
+        overlay.deal_spare();
         self.overlays.insert(object, overlay);
-        places
+        all
     }
 
-    /// Where somebody of this rack belongs who comes later, and takes over a class if it `passes_on`; of those who `may` be asked.
-    /// `None` if fewer than two are left: one alone would have to bring everything.
-    pub(crate) fn place(
-        &self,
+    /// Somebody comes later: who sends it which stripe. `None` if there is no such overlay, or nobody for some stripe.
+    pub(crate) fn join(
+        &mut self,
         object: ObjectId,
         (node, rack): (NodeId, Option<&str>),
         passes_on: bool,
-        may: impl Fn(NodeId) -> bool,
-    ) -> Option<MeshRole> {
-        let meshes = self.overlays.get(&object)?.meshes.iter().enumerate().filter(|(_, mesh)| mesh.of > 1);
-        let has_mates = |mesh: &Mesh| mesh.relays.iter().any(|relay| relay.is_in(rack));
-        let (number, mesh) = meshes.min_by_key(|(_, mesh)| (!has_mates(mesh), mesh.relays.len()))?;
-        let here: Vec<&Relay> =
-            mesh.relays.iter().filter(|relay| relay.node != node && may(relay.node)).collect();
-        let mut youngest: Vec<&Relay> = Vec::with_capacity(usize::from(mesh.of));
-        for relay in here.iter().rev() {
-            if youngest.iter().all(|its| its.class != relay.class) {
-                youngest.push(relay);
-            }
+        known: &Known<impl Fn(NodeId) -> bool, impl Fn(NodeId) -> bool>,
+    ) -> Option<Parents> {
+        self.leave(object, node);
+        let overlay = self.overlays.get_mut(&object)?;
+        let of = overlay.of;
+        overlay.members.insert(node, Member { passes_on, ..Member::new(rack.map(str::to_owned), of) });
+        let nodes: Option<Vec<NodeId>> =
+            (0..usize::from(of)).map(|stripe| overlay.choose(node, stripe, known)).collect();
+        match nodes {
+            None => self.leave(object, node),
+            Some(_) if passes_on => overlay.deal_slots(node),
+            Some(_) => {}
         }
-        // The one who took its class longest ago first.
-        youngest.reverse();
-        let orphan = (0..mesh.of).find(|class| youngest.iter().all(|its| its.class != *class));
-        let class = orphan.or(youngest.first().map(|its| its.class)).filter(|_| passes_on);
-        let passed_on = |its: u8| class == Some(its);
-        let far = |its: &&Relay| Giver { node: its.node, class: its.class, passed_on: passed_on(its.class) };
-        let near = |its: &&Relay| {
-            let mut mates = here.iter().rev().filter(|relay| relay.is_in(rack));
-            let owner = mates.clone().find(|mate| mate.class == its.class);
-            let mate = owner.or_else(|| mates.find(|mate| mate.enters(its.class, &may)));
-            Giver { node: mate.unwrap_or(its).node, ..far(its) }
-        };
-        let mut relays: Vec<Giver> = youngest.iter().map(near).collect();
-        if relays.iter().all(|giver| giver.node == relays[0].node) {
-            relays = youngest.iter().map(far).collect();
-        }
-        (relays.len() >= 2).then(|| MeshRole {
-            number,
-            source: None,
-            relays,
-            of: mesh.of,
-            class,
-            rack: rack.map(str::to_owned),
-            entry: Entry::new(),
-        })
+        nodes.map(|nodes| Parents { of, nodes })
     }
 
-    /// From now on a receiver passes on its class.
-    pub(crate) fn enter(&mut self, object: ObjectId, node: NodeId, role: &MeshRole) {
-        let mesh = self.overlays.get_mut(&object).and_then(|overlay| overlay.meshes.get_mut(role.number));
-        let (Some(mesh), Some(class)) = (mesh, role.class) else { return };
-        mesh.relays.retain(|relay| relay.node != node);
-        if mesh.relays.len() >= REMEMBERED * usize::from(mesh.of) {
-            mesh.relays.remove(0);
+    /// A stripe does not come to a receiver any more: who sends it from now on. If there is nobody else, it stays as it is.
+    pub(crate) fn mend(
+        &mut self,
+        object: ObjectId,
+        (node, stripe): (NodeId, u8),
+        known: &Known<impl Fn(NodeId) -> bool, impl Fn(NodeId) -> bool>,
+    ) -> Option<NodeId> {
+        let wants = |overlay: &&mut Overlay| overlay.members.get(&node).is_some_and(|member| !member.is_done);
+        let overlay = self.overlays.get_mut(&object).filter(wants)?;
+        let stripe = usize::from(stripe);
+        let before = overlay.members[&node].parents[stripe];
+        overlay.abandon(node, stripe);
+        let found = overlay.choose(node, stripe, known);
+        if let (None, Some(before)) = (found, before) {
+            overlay.adopt(node, stripe, before);
         }
-        let MeshRole { rack, entry, .. } = role.clone();
-        mesh.relays.push(Relay { node, class, rack, entry });
+        found
+    }
+
+    /// A receiver has all of the object, and needs nobody any more.
+    pub(crate) fn done(&mut self, object: ObjectId, node: NodeId) {
+        if let Some(overlay) = self.overlays.get_mut(&object) {
+            (0..usize::from(overlay.of)).for_each(|stripe| overlay.abandon(node, stripe));
+            overlay.members.get_mut(&node).into_iter().for_each(|member| member.is_done = true);
+        }
+    }
+
+    /// Whether one of them has all of the object, or had.
+    pub(crate) fn is_done(&self, object: ObjectId, node: NodeId) -> bool {
+        self.overlays.get(&object).and_then(|it| it.members.get(&node)).is_some_and(|member| member.is_done)
+    }
+
+    /// Who sends a receiver a stripe.
+    pub(crate) fn parent(&self, object: ObjectId, node: NodeId, stripe: u8) -> Option<NodeId> {
+        self.overlays.get(&object)?.members.get(&node)?.parents.get(usize::from(stripe)).copied()?
+    }
+
+    /// A receiver holds up those below it in a tree: one of them takes its place there, and it becomes a leaf. Who has that stripe from
+    /// whom from now on; nobody, if there is no such tree.
+    pub(crate) fn demote(
+        &mut self,
+        now: Time,
+        object: ObjectId,
+        (slow, stripe): (NodeId, u8),
+        heir: NodeId,
+        known: &Known<impl Fn(NodeId) -> bool, impl Fn(NodeId) -> bool>,
+    ) -> Vec<(NodeId, NodeId)> {
+        let Some(overlay) = self.overlays.get_mut(&object) else { return Vec::new() };
+        let stripe = usize::from(stripe);
+        let above = overlay.members.get(&slow).and_then(|member| member.parents[stripe]);
+        // Before the last change has shown what it is good for there is no other.
+        let is_due = overlay.demoted[stripe].is_none_or(|last| now >= last + RESPITE);
+        let may = |above: &NodeId| is_due && overlay.depth(stripe, *above, heir, &known.holds).is_some();
+        let Some(above) = above.filter(may) else { return Vec::new() };
+        overlay.demoted[stripe] = Some(now);
+        let is_below = |(_, member): &(&NodeId, &Member)| member.parents[stripe] == Some(slow);
+        let below: Vec<NodeId> = overlay.members.iter().filter(is_below).map(|(node, _)| *node).collect();
+        let mut moved = vec![(heir, above)];
+        overlay.adopt(heir, stripe, above);
+        if let Some(member) = overlay.members.get_mut(&slow) {
+            member.slots[stripe] = 0;
+        }
+        overlay.abandon(slow, stripe);
+        for node in below.into_iter().filter(|node| *node != heir).chain([slow]) {
+            overlay.abandon(node, stripe);
+            let known = Known {
+                may: |other| other != slow && (known.may)(other),
+                holds: &known.holds,
+                source: known.source,
+            };
+            moved.extend(overlay.choose(node, stripe, &known).map(|parent| (node, parent)));
+        }
+        moved
+    }
+
+    /// A receiver is gone, with its slots. Whoever had a stripe from it is to be mended.
+    pub(crate) fn leave(&mut self, object: ObjectId, node: NodeId) {
+        if let Some(overlay) = self.overlays.get_mut(&object) {
+            (0..usize::from(overlay.of)).for_each(|stripe| overlay.abandon(node, stripe));
+            overlay.members.remove(&node);
+            // Their way to the source is broken until they are mended.
+            let parents = overlay.members.values_mut().flat_map(|member| &mut member.parents);
+            parents.filter(|parent| **parent == Some(node)).for_each(|parent| *parent = None);
+        }
+    }
+
+    /// Whoever had all of the object has it no longer.
+    pub(crate) fn lose(&mut self, object: ObjectId, node: NodeId) {
+        if self.is_done(object, node) {
+            self.leave(object, node);
+        }
+    }
+
+    /// What is known of an overlay from before a restart: somebody has a stripe from this node.
+    pub(crate) fn restore(
+        &mut self,
+        object: ObjectId,
+        (symbol_size, of): (u16, u8),
+        (node, rack): (NodeId, Option<&str>),
+        (stripe, parent): (u8, NodeId),
+    ) {
+        let overlay = self.overlays.entry(object).or_insert_with(|| Overlay::new(symbol_size, of));
+        let of = overlay.of;
+        if stripe < overlay.of {
+            if !overlay.members.contains_key(&node) {
+                // Those below it may have been restored before it. Who was to send what is not known any more.
+                let has = |stripe: usize| move |it: &&Member| it.parents[stripe] == Some(node);
+                let children = |stripe| overlay.members.values().filter(has(stripe)).count() as u32;
+                let children = (0..usize::from(of)).map(children).collect();
+                let slots = vec![1; usize::from(of)];
+                let member = Member { children, slots, ..Member::new(rack.map(str::to_owned), of) };
+                overlay.members.insert(node, member);
+            }
+            overlay.adopt(node, usize::from(stripe), parent);
+        }
     }
 
     /// Nobody receives the object any more.
@@ -208,176 +318,346 @@ impl Overlays {
     }
 }
 
-impl MeshRole {
-    /// The class that nobody is there to send, if there is one.
-    pub(crate) fn orphan(&self) -> Option<u8> {
-        let relayed = self.relays.iter().map(|giver| giver.class);
-        let sent = relayed.chain(self.source.map(|(_, class)| class));
-        (0..self.of).find(|class| !sent.clone().any(|its| its == *class))
+impl Overlay {
+    fn new(symbol_size: u16, of: u8) -> Self {
+        Overlay { symbol_size, of, members: BTreeMap::new(), demoted: vec![None; usize::from(of)] }
     }
-}
 
-/// Those with which a mesh begins.
-fn beginning(nodes: &[Beginner]) -> Vec<Relay> {
-    let racks: Vec<Option<&str>> = nodes.iter().map(|it| it.rack.as_deref()).collect();
-    let entry =
-        |classes: Vec<u8>| classes.iter().map(|class| (*class, nodes[usize::from(*class)].node)).collect();
-    let relay = |((class, it), enters): ((u8, &Beginner), Vec<u8>)| Relay {
-        node: it.node,
-        class,
-        rack: it.rack.clone(),
-        entry: entry(enters),
-    };
-    (0..).zip(nodes).zip(entries(&racks)).map(relay).collect()
-}
+    /// From now on a receiver has a stripe from this node.
+    fn adopt(&mut self, node: NodeId, stripe: usize, parent: NodeId) {
+        self.abandon(node, stripe);
+        if let Some(member) = self.members.get_mut(&node) {
+            member.parents[stripe] = Some(parent);
+        }
+        if let Some(parent) = self.members.get_mut(&parent) {
+            parent.children[stripe] += 1;
+        }
+    }
 
-/// Who of those with which a mesh begins passes each class on to one of them: whose own it is, if that one stands in the same rack; else
-/// who takes it into this rack; else whose own it is.
-fn givers(to: &Relay, all: &[Relay]) -> Vec<Giver> {
-    let mates = || all.iter().filter(|relay| relay.is_in(to.rack.as_deref()));
-    let giver = |owner: &Relay| {
-        let is_far = !owner.is_in(to.rack.as_deref());
-        let entry = mates().find(|mate| is_far && mate.enters(owner.class, |_| true));
-        let giver = entry.filter(|mate| mate.node != to.node).unwrap_or(owner);
-        let passed_on = entry.is_some_and(|mate| mate.node == to.node);
-        Giver { node: giver.node, class: owner.class, passed_on }
-    };
-    all.iter().filter(|owner| owner.node != to.node).map(giver).collect()
+    /// From now on it has it from nobody.
+    fn abandon(&mut self, node: NodeId, stripe: usize) {
+        let before = self.members.get_mut(&node).and_then(|member| member.parents[stripe].take());
+        if let Some(parent) = before.and_then(|parent| self.members.get_mut(&parent)) {
+            parent.children[stripe] = parent.children[stripe].saturating_sub(1);
+        }
+    }
+
+    /// Hops to a receiver in a tree, from whoever `holds` the object; none if the way is broken, or leads through `not`.
+    fn depth(&self, stripe: usize, node: NodeId, not: NodeId, holds: impl Fn(NodeId) -> bool) -> Option<u32> {
+        let (mut at, mut hops) = (node, 0);
+        loop {
+            // No way is longer than there are members.
+            if at == not || hops > self.members.len() as u32 {
+                return None;
+            }
+            let Some(member) = self.members.get(&at).filter(|member| !member.is_done && !holds(at)) else {
+                return Some(hops);
+            };
+            (at, hops) = (member.parents[stripe]?, hops + 1);
+        }
+    }
+
+    /// Finds somebody who sends a stripe to a receiver, and remembers that.
+    fn choose(
+        &mut self,
+        node: NodeId,
+        stripe: usize,
+        known: &Known<impl Fn(NodeId) -> bool, impl Fn(NodeId) -> bool>,
+    ) -> Option<NodeId> {
+        let rack = self.members.get(&node)?.rack.as_deref();
+        let may = |(other, member): &(&NodeId, &Member)| {
+            **other != node && member.passes_on && (known.may)(**other)
+        };
+        let candidates = self.members.iter().filter(may);
+        let rated = candidates.filter_map(|(other, member)| {
+            let (is_full, load) = (member.free(stripe) == 0, member.load());
+            let is_far = rack.is_none() || member.rack.as_deref() != rack;
+            let depth = self.depth(stripe, *other, node, &known.holds)?;
+            // Those that are full are compared by how full they are.
+            let least = if is_full { load } else { 0 };
+            Some(((is_full && load >= MOST_LOAD, is_far, is_full, least, depth, load), *other))
+        });
+        let parent = rated.min().map(|(_, other)| other).or(known.source)?;
+        self.adopt(node, stripe, parent);
+        Some(parent)
+    }
+
+    /// Slots for one that comes later, in those trees that have the fewest left.
+    fn deal_slots(&mut self, node: NodeId) {
+        let mut left: Vec<(u32, usize)> = (0..usize::from(self.of))
+            .map(|stripe| (self.members.values().map(|member| member.free(stripe)).sum(), stripe))
+            .collect();
+        left.sort_unstable();
+        let trees = left.iter().take(LATE_TREES).map(|(_, stripe)| *stripe).collect::<Vec<_>>();
+        if let Some(member) = self.members.get_mut(&node) {
+            trees.into_iter().for_each(|stripe| member.slots[stripe] = LATE_SLOTS);
+        }
+    }
+
+    /// Trees need a few edges fewer than there are slots: everybody may send a whole copy, for those who come later.
+    fn deal_spare(&mut self) {
+        let of = u32::from(self.of);
+        for member in self.members.values_mut() {
+            let sum: u32 = member.slots.iter().sum();
+            let Some(spare) = of.checked_sub(sum).filter(|_| sum > 0) else { continue };
+            let mut inside: Vec<&mut u32> = member.slots.iter_mut().filter(|slots| **slots > 0).collect();
+            let trees = inside.len();
+            (0..spare as usize).for_each(|n| *inside[n % trees] += 1);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
     use super::*;
 
-    const OBJECT: ObjectId = ObjectId([1; 32]);
+    const OBJECT: ObjectId = ObjectId([9; 32]);
 
     fn node(n: u8) -> NodeId {
         NodeId([n; 32])
     }
 
-    fn beginners(racks: &[Option<&str>], sources: &[NodeId]) -> Vec<Beginner> {
-        let beginner = |(n, rack): (usize, &Option<&str>)| Beginner {
-            node: node(n as u8),
-            rack: rack.map(str::to_owned),
-            source: sources[n % sources.len()],
+    fn source() -> NodeId {
+        node(255)
+    }
+
+    /// These may be asked, and the source.
+    fn only(may: impl Fn(NodeId) -> bool) -> Known<impl Fn(NodeId) -> bool, impl Fn(NodeId) -> bool> {
+        Known { may, holds: |_| false, source: Some(source()) }
+    }
+
+    fn all() -> Known<impl Fn(NodeId) -> bool, impl Fn(NodeId) -> bool> {
+        only(|_| true)
+    }
+
+    /// So many, from 1 on, in racks of `rack` if that is not 0.
+    fn begun(count: u8, rack: u8) -> Overlays {
+        let rack = |n: u8| n.checked_div(rack).map(|number| number.to_string());
+        let one = |n| Beginner { node: node(n), rack: rack(n), weight: 1.0 };
+        let mut overlays = Overlays::default();
+        overlays.begin(OBJECT, 1000, &[source()], &(1..=count).map(one).collect::<Vec<_>>());
+        overlays
+    }
+
+    impl Overlays {
+        fn only(&self) -> &Overlay {
+            &self.overlays[&OBJECT]
+        }
+
+        /// Those who have a stripe from a node.
+        fn below(&self, parent: NodeId, stripe: usize) -> Vec<NodeId> {
+            let has = |(node, member): (&NodeId, &Member)| {
+                (member.parents[stripe] == Some(parent)).then_some(*node)
+            };
+            self.only().members.iter().filter_map(has).collect()
+        }
+
+        fn check(&self, holders: &BTreeSet<NodeId>) -> Result<(), TestCaseError> {
+            let overlay = self.only();
+            for (stripe, (node, member)) in (0..usize::from(overlay.of))
+                .flat_map(|stripe| overlay.members.iter().map(move |it| (stripe, it)))
+            {
+                prop_assert_eq!(member.children[stripe] as usize, self.below(*node, stripe).len());
+                prop_assert_ne!(member.parents[stripe], Some(*node));
+                prop_assert!(!member.is_done || member.parents[stripe].is_none());
+                let is_root =
+                    |at: &NodeId| holders.contains(at) || overlay.members.get(at).is_none_or(|it| it.is_done);
+                let way = std::iter::successors(Some(*node), |at| {
+                    if is_root(at) { None } else { overlay.members[at].parents[stripe] }
+                });
+                prop_assert!(
+                    way.take(overlay.members.len() + 2).count() <= overlay.members.len() + 1,
+                    "a circle"
+                );
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn who_comes_late_has_all_stripes_and_slots_in_the_trees_that_have_the_fewest() {
+        let mut overlays = begun(10, 0);
+        let left = |overlays: &Overlays, stripe: usize| -> u32 {
+            overlays.only().members.values().map(|member| member.free(stripe)).sum()
         };
-        racks.iter().enumerate().map(beginner).collect()
-    }
-
-    fn giver(role: &MeshRole, class: u8) -> (u8, bool) {
-        let giver = role.relays.iter().find(|giver| giver.class == class).unwrap();
-        (giver.node.0[0], giver.passed_on)
-    }
-
-    /// Three who began, and whoever comes later in the order of their numbers.
-    fn overlay(late: u8) -> (Overlays, Vec<MeshRole>) {
-        let mut overlays = Overlays::default();
-        for (node, role) in overlays.begin(OBJECT, 1024, &beginners(&[None; 3], &[node(99)]), 32) {
-            overlays.enter(OBJECT, node, &role);
+        for n in 11..=40 {
+            let parents = overlays.join(OBJECT, (node(n), None), true, &all()).unwrap();
+            assert_eq!((parents.of, parents.nodes.len()), (4, 4));
+            assert!(!parents.nodes.contains(&source()), "the source sends no second copy");
+            assert_eq!(overlays.only().members[&node(n)].slots.iter().sum::<u32>(), 4);
+            overlays.check(&BTreeSet::new()).unwrap();
         }
-        let mut places = Vec::new();
-        for n in 3..3 + late {
-            let role = overlays.place(OBJECT, (node(n), None), true, |_| true).unwrap();
-            overlays.enter(OBJECT, node(n), &role);
-            places.push(role);
-        }
-        (overlays, places)
+        let left: Vec<u32> = (0..4).map(|stripe| left(&overlays, stripe)).collect();
+        assert!(left.iter().max().unwrap() - left.iter().min().unwrap() <= 4, "{left:?}");
     }
 
     #[test]
-    fn nobody_serves_more_late_ones_than_there_are_classes() {
-        let (_, places) = overlay(40);
-        let mut serves: BTreeMap<NodeId, usize> = BTreeMap::new();
-        for role in &places {
-            let mut classes: Vec<u8> = role.relays.iter().map(|giver| giver.class).collect();
-            classes.sort_unstable();
-            assert_eq!(classes, [0, 1, 2], "each class from one");
-            role.relays.iter().for_each(|giver| *serves.entry(giver.node).or_default() += 1);
-        }
-        assert_eq!([0, 1, 2].map(|n| serves[&node(n)]), [1, 2, 3]);
-        assert!(serves.values().all(|served| *served <= 3), "{serves:?}");
+    fn who_passes_nothing_on_is_nobodys_parent() {
+        let mut overlays = begun(2, 0);
+        overlays.join(OBJECT, (node(3), None), false, &all()).unwrap();
+        let known = only(|other| other == node(3));
+        assert_eq!(overlays.mend(OBJECT, (node(1), 0), &known), Some(source()));
     }
 
     #[test]
-    fn what_nobody_is_left_to_pass_on_the_next_one_takes() {
-        let (overlays, _) = overlay(1);
-        // The first late one has taken over class 0.
-        let role =
-            overlays.place(OBJECT, (node(9), None), true, |it| ![node(0), node(3)].contains(&it)).unwrap();
-        assert_eq!((role.class, role.orphan()), (Some(0), Some(0)));
-        let role = overlays.place(OBJECT, (node(9), None), true, |it| it != node(3)).unwrap();
-        assert_eq!(giver(&role, 0).0, 0, "the older one is there again");
-        assert_eq!(overlays.place(OBJECT, (node(9), None), true, |it| it == node(2)), None);
-        let role = overlays.place(OBJECT, (node(9), None), false, |_| true).unwrap();
-        assert_eq!(role.class, None);
+    fn who_has_all_needs_no_parent_and_is_as_near_as_the_source() {
+        let mut overlays = begun(12, 0);
+        overlays.done(OBJECT, node(5));
+        assert!(overlays.is_done(OBJECT, node(5)));
+        assert!((0..4).all(|stripe| overlays.parent(OBJECT, node(5), stripe).is_none()));
+        assert_eq!(overlays.only().depth(0, node(5), node(1), |_| false), Some(0));
+        // Whoever had nobody else has it.
+        let top = overlays.below(source(), 0)[0];
+        let known = only(|other| other == node(5));
+        assert_eq!(overlays.mend(OBJECT, (top, 0), &known), Some(node(5)));
+        overlays.lose(OBJECT, top);
+        overlays.lose(OBJECT, node(5));
+        assert!(overlays.has(OBJECT, top) && !overlays.has(OBJECT, node(5)), "it has it no longer");
     }
 
     #[test]
-    fn circles_are_of_equal_size_and_the_smaller_one_takes_the_next() {
-        let mut overlays = Overlays::default();
-        let nodes = beginners(&[None; 5], &[node(98), node(99)]);
-        let places = overlays.begin(OBJECT, 1024, &nodes, 4);
-        let numbers: Vec<(usize, u8)> = places.iter().map(|(_, role)| (role.number, role.of)).collect();
-        assert_eq!(numbers, [(0, 3), (0, 3), (0, 3), (1, 2), (1, 2)]);
-        let sources = places.iter().map(|(_, role)| role.source.unwrap().0.0[0]).collect::<Vec<_>>();
-        assert_eq!(sources, [98, 99, 98, 99, 98]);
-        places.iter().for_each(|(node, role)| overlays.enter(OBJECT, *node, role));
-        assert_eq!(overlays.place(OBJECT, (node(7), None), true, |_| true).unwrap().number, 1);
-    }
-
-    const A: Option<&str> = Some("a");
-    const B: Option<&str> = Some("b");
-
-    /// Two racks of two.
-    fn racks() -> (Overlays, Vec<(NodeId, MeshRole)>) {
-        let mut overlays = Overlays::default();
-        let places = overlays.begin(OBJECT, 1024, &beginners(&[A, A, B, B], &[node(99)]), 32);
-        places.iter().for_each(|(node, role)| overlays.enter(OBJECT, *node, role));
-        (overlays, places)
-    }
-
-    #[test]
-    fn a_class_comes_from_the_rack_but_to_its_entry() {
-        let (_, places) = racks();
-        // 0 takes class 2 into rack a and 1 class 3, 2 takes class 0 into rack b and 3 class 1.
-        let given = |at: usize| -> Vec<(u8, (u8, bool))> {
-            let role = &places[at].1;
-            role.relays.iter().map(|it| (it.class, giver(role, it.class))).collect()
+    fn who_holds_up_others_becomes_a_leaf_and_no_other_in_the_next_two_seconds() {
+        let mut overlays = begun(6, 0);
+        let slow = overlays.below(source(), 0)[0];
+        let below = overlays.below(slow, 0);
+        let mut demote = |at: u64, slow, heir| {
+            let now = Time::ZERO + Duration::from_millis(at);
+            let moved = overlays.demote(now, OBJECT, (slow, 0), heir, &all());
+            overlays.check(&BTreeSet::new()).unwrap();
+            moved
         };
-        assert_eq!(given(0), [(1, (1, false)), (2, (2, true)), (3, (1, false))]);
-        assert_eq!(given(3), [(0, (2, false)), (1, (1, true)), (2, (2, false))]);
+        let moved = demote(1000, slow, below[1]);
+        let told: BTreeSet<NodeId> = moved.iter().map(|(node, _)| *node).collect();
+        assert_eq!((moved[0], moved.len()), ((below[1], source()), 6), "the heir stands where it stood");
+        assert_eq!(told, below.iter().copied().chain([slow]).collect());
+        assert!(moved.iter().all(|(_, parent)| *parent != slow));
+        let next = moved.iter().find(|(_, parent)| *parent == below[1]).unwrap().0;
+        assert_eq!(demote(2999, below[1], next), []);
+        assert_eq!(demote(3000, below[1], next)[0], (next, source()));
     }
 
     #[test]
-    fn who_comes_late_asks_its_rack_first() {
-        let (mut overlays, _) = racks();
-        let first = overlays.place(OBJECT, (node(4), A), true, |_| true).unwrap();
-        assert_eq!([0, 1, 2, 3].map(|class| giver(&first, class).0), [0, 1, 0, 1]);
-        assert_eq!((first.class, giver(&first, 0)), (Some(0), (0, true)));
-        overlays.enter(OBJECT, node(4), &first);
-        let next = overlays.place(OBJECT, (node(5), A), true, |_| true).unwrap();
-        assert_eq!([0, 1, 2, 3].map(|class| giver(&next, class).0), [4, 1, 0, 1]);
-        assert_eq!(next.class, Some(1));
-        // Those of the other rack have it all from each other.
-        let far = overlays.place(OBJECT, (node(6), B), true, |_| true).unwrap();
-        assert_eq!([0, 1, 2, 3].map(|class| giver(&far, class).0), [2, 3, 2, 3]);
-        let stranger = overlays.place(OBJECT, (node(6), None), true, |_| true).unwrap();
-        assert_eq!([0, 1, 2, 3].map(|class| giver(&stranger, class).0), [4, 1, 2, 3]);
-        // Whose class it is has gone: what its entry takes in has dried up. And one mate does not bring everything.
-        let left = overlays.place(OBJECT, (node(7), A), true, |it| it != node(2)).unwrap();
-        assert_eq!((left.orphan(), left.class), (Some(2), Some(2)));
-        let alone =
-            overlays.place(OBJECT, (node(7), A), true, |it| [node(0), node(2)].contains(&it)).unwrap();
-        assert_eq!([0, 2].map(|class| giver(&alone, class).0), [0, 2]);
+    fn where_somebody_dies_its_children_go_to_those_that_have_slots_left() {
+        for count in [10, 20, 40, 64, 200] {
+            let mut overlays = begun(count, 0);
+            let is_inner = |it: &Member| it.children[1] > 1 && it.parents[1] != Some(source());
+            let dead = *overlays.only().members.iter().find(|(_, it)| is_inner(it)).unwrap().0;
+            let orphans = overlays.below(dead, 1);
+            overlays.leave(OBJECT, dead);
+            assert!(orphans.iter().all(|it| overlays.parent(OBJECT, *it, 1).is_none()));
+            let mut with_slots = 0;
+            for orphan in orphans {
+                let before = overlays.only().members.clone();
+                let is_rooted = |it: NodeId| overlays.only().depth(1, it, orphan, |_| false).is_some();
+                let is_free = before.iter().any(|(it, member)| member.free(1) > 0 && is_rooted(*it));
+                let parent = overlays.mend(OBJECT, (orphan, 1), &all()).unwrap();
+                assert!(
+                    parent != source() && (!is_free || before[&parent].free(1) > 0),
+                    "{count}: {parent:?}"
+                );
+                with_slots += u32::from(is_free);
+                overlays.check(&BTreeSet::new()).unwrap();
+            }
+            assert!(with_slots > 0, "{count}: its own parent has one");
+        }
     }
 
     #[test]
-    fn who_comes_late_is_put_where_its_rack_is() {
+    fn where_the_first_of_a_tree_dies_one_of_its_children_stands_where_it_stood() {
+        for (count, rack) in [(3, 0), (8, 0), (10, 0), (64, 0), (48, 8)] {
+            let mut overlays = begun(count, rack);
+            let dead = overlays.below(source(), 1)[0];
+            let orphans = overlays.below(dead, 1);
+            overlays.leave(OBJECT, dead);
+            for orphan in orphans {
+                overlays.mend(OBJECT, (orphan, 1), &all()).unwrap();
+            }
+            assert_eq!(overlays.below(source(), 1).len(), 1, "{count} in racks of {rack}");
+            overlays.check(&BTreeSet::new()).unwrap();
+        }
+    }
+
+    #[test]
+    fn who_is_restored_before_its_parent_is_counted() {
         let mut overlays = Overlays::default();
-        let places = overlays.begin(OBJECT, 1024, &beginners(&[A, A, A, B, B], &[node(99)]), 3);
-        places.iter().for_each(|(node, role)| overlays.enter(OBJECT, *node, role));
-        for (rack, number) in [(A, 0), (B, 1), (None, 1)] {
-            assert_eq!(overlays.place(OBJECT, (node(8), rack), true, |_| true).unwrap().number, number);
+        for (child, parent) in [(2, node(1)), (3, node(2)), (1, source())] {
+            for stripe in 0..3 {
+                overlays.restore(OBJECT, (1000, 3), (node(child), None), (stripe, parent));
+            }
+        }
+        overlays.check(&BTreeSet::new()).unwrap();
+        assert_eq!(overlays.mend(OBJECT, (node(1), 0), &all()), Some(source()), "all others are below it");
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Join(u8, bool),
+        Leave(u8),
+        Mend(u8, u8),
+        Hold(u8),
+        Done(u8),
+        Demote(u8, u8),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let (n, stripe) = (|| 1..=40u8, || 0..9u8);
+        prop_oneof![
+            (n(), any::<bool>()).prop_map(|(n, passes_on)| Step::Join(n, passes_on)),
+            n().prop_map(Step::Leave),
+            (n(), stripe()).prop_map(|(n, stripe)| Step::Mend(n, stripe)),
+            n().prop_map(Step::Hold),
+            n().prop_map(Step::Done),
+            (n(), stripe()).prop_map(|(n, stripe)| Step::Demote(n, stripe)),
+        ]
+    }
+
+    proptest! {
+        /// Whoever comes, goes and fails: trees are trees, and nobody has a stripe from somebody below it.
+        #[test]
+        fn trees_are_trees_whatever_happens(
+            (count, rack) in (2..=40u8, 0..9u8),
+            steps in prop::collection::vec((step(), any::<u64>(), any::<bool>()), 1..60),
+        ) {
+            let mut overlays = begun(count, rack);
+            let of = overlays.only().of;
+            let mut holders = BTreeSet::new();
+            overlays.check(&holders)?;
+            for (at, (step, here, has_source)) in (0..).zip(steps) {
+                let may = |other: NodeId| here >> other.0[0] & 1 == 1;
+                let holds = |other| holders.contains(&other);
+                let known = Known { may, holds, source: has_source.then(source) };
+                match step {
+                    Step::Join(n, passes_on) => {
+                        let rack = (n + rack).to_string();
+                        overlays.join(OBJECT, (node(n), Some(&rack)), passes_on, &known);
+                    }
+                    Step::Leave(n) => overlays.leave(OBJECT, node(n)),
+                    Step::Mend(n, stripe) => {
+                        let (n, stripe) = (node(n), stripe % of);
+                        let parent = overlays.mend(OBJECT, (n, stripe), &known);
+                        prop_assert!(parent.is_none_or(|it| it == source() || may(it)));
+                        prop_assert!(parent.is_none_or(|it| overlays.parent(OBJECT, n, stripe) == Some(it)));
+                    }
+                    Step::Hold(n) => _ = holders.insert(node(n)),
+                    Step::Done(n) => overlays.done(OBJECT, node(n)),
+                    Step::Demote(n, stripe) => {
+                        let (slow, stripe) = (node(n), stripe % of);
+                        let now = Time::ZERO + Duration::from_millis(500) * at;
+                        let Some(heir) = overlays.below(slow, usize::from(stripe)).pop() else { continue };
+                        let above = overlays.parent(OBJECT, slow, stripe);
+                        let moved = overlays.demote(now, OBJECT, (slow, stripe), heir, &known);
+                        prop_assert!(moved.first().is_none_or(|it| Some(*it) == above.map(|above| (heir, above))));
+                        if !moved.is_empty() {
+                            prop_assert_eq!(overlays.only().members[&slow].children[usize::from(stripe)], 0);
+                        }
+                    }
+                }
+                overlays.check(&holders)?;
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use headwater_units::{BitRate, FlowId, NodeId, ObjectId, TaskId, Time};
 use headwater_wire::{Delivery, Request, SpreadRule};
 
 use crate::catalog::Catalog;
-use crate::overlay_membership::MeshRole;
+use crate::overlay_membership::Parents;
 use crate::tasks::{Flow, FlowState, Task, Tasks};
 use crate::{ControllerConfig, TaskGroup};
 
@@ -25,7 +25,7 @@ pub(crate) enum Placement {
     /// Into a group that this node serves, by this flow.
     Group { node: NodeId, flow: FlowId, group: TaskGroup },
     /// Among receivers that pass on what comes to them.
-    Overlay(MeshRole),
+    Overlay(Parents),
 }
 
 /// What a new flow is to be.
@@ -34,7 +34,6 @@ pub(crate) struct FlowPlan {
     pub(crate) index: u8,
     pub(crate) group: Option<TaskGroup>,
     pub(crate) relays: bool,
-    pub(crate) passed_on: bool,
 }
 
 /// A running task that can come to belong to an overlay of its object.
@@ -48,24 +47,17 @@ pub(crate) struct Regroupable {
 
 impl FlowPlan {
     pub(crate) fn of_source(node: NodeId, index: u8) -> Self {
-        FlowPlan { node, index, group: None, relays: false, passed_on: true }
+        FlowPlan { node, index, group: None, relays: false }
     }
 }
 
 impl Placement {
-    /// What each of its sources pushes.
-    pub(crate) fn window(&self, config: &ControllerConfig) -> u16 {
+    /// By which transport it is served there.
+    pub(crate) fn delivery(&self, config: &ControllerConfig) -> Delivery {
         match self {
-            Placement::Group { .. } => config.cast_window,
-            Placement::Overlay(role) => Placement::overlay_window(role.of, config),
+            Placement::Group { .. } => Delivery::Pull { initial_window: config.cast_window },
+            Placement::Overlay(parents) => config.delivery_by_overlay(parents.of),
         }
-    }
-
-    /// The same in a mesh of so many.
-    pub(crate) fn overlay_window(of: u8, config: &ControllerConfig) -> u16 {
-        // Each symbol that comes to a relay is sent on to all others at once: the more they are, the fewer may come together.
-        let of = u16::from(of.max(1));
-        (config.overlay_window / of.max(of * of / 6)).max(2)
     }
 }
 
@@ -129,9 +121,9 @@ impl Known<'_> {
         found
     }
 
-    /// Whether a flow's source is about to stop. One that passes on what comes to it says so to its receivers itself.
+    /// Whether a flow's source is about to stop.
     pub(crate) fn is_leaving(&self, flow: &Flow) -> bool {
-        self.catalog.is_leaving(flow.facts.node) && !flow.facts.relays && flow.facts.group.is_none()
+        self.catalog.is_leaving(flow.facts.node) && flow.facts.group.is_none()
     }
 
     /// Flows whose sources are about to stop and need not go on with a task that others push: they send what is left.

@@ -84,12 +84,12 @@ impl Swarms {
         let room = running.iter().map(|it| it.room).fold(rooms, u16::min);
         let symbol_size = Geometry::fitting(bytes, room).symbol_size();
         turn.stats.swarms_overlaid += 1;
-        let beginners = overlay::beginners(catalog, &sources, &receivers);
-        let places = deliveries.begin_overlay(object, symbol_size, &beginners, config.overlay_mesh);
-        for (node, role) in places {
+        let beginners = overlay::beginners(catalog, &receivers);
+        let places = deliveries.begin_overlay(object, symbol_size, &sources, &beginners);
+        for (node, parents) in places {
             let task = running.iter().find(|it| it.receiver == node).map(|it| it.task);
             if let Some(task) = task {
-                deliveries.regroup(turn, catalog, task, role, symbol_size);
+                deliveries.regroup(turn, catalog, task, parents, symbol_size);
             }
         }
     }

@@ -179,6 +179,10 @@ impl Task {
     pub(crate) fn is_paused(&self) -> bool {
         matches!(self.pace, Pace::Paused { .. })
     }
+    /// Whether its receiver is one of an overlay.
+    pub(crate) fn is_of_overlay(&self) -> bool {
+        matches!(self.facts.delivery, Delivery::Overlay { .. })
+    }
     /// v of PPUSH Alg. 1: what is left of the task.
     pub(crate) fn remaining(&self) -> Bytes {
         Bytes::new(self.needed.get().saturating_mul(u64::from(self.facts.symbol_size)))
@@ -226,7 +230,6 @@ impl Task {
             of: self.facts.residue_classes,
             group: flow.facts.group.as_ref().map(|group| group.flow),
             relays: flow.facts.relays,
-            passed_on: flow.facts.passed_on,
         };
         // A group's flow is granted like any other, under the key that all members have.
         let of_group = |flow: &Flow| {
@@ -274,9 +277,11 @@ impl Tasks {
     pub(crate) fn wanting(&self, object: ObjectId) -> impl Iterator<Item = TaskId> + '_ {
         self.by_object.get(&object).into_iter().flatten().copied()
     }
-    /// Whether it is a task of this receiver.
-    pub(crate) fn is_of(&self, task: TaskId, receiver: NodeId) -> bool {
-        self.tasks.get(&task).is_some_and(|task| task.facts.receiver == receiver)
+    /// The task by which a receiver fetches an object: the one of which it spoke last, since it may have been begun anew.
+    pub(crate) fn fetching(&self, receiver: NodeId, object: ObjectId) -> Option<&Task> {
+        let of_receiver = self.by_receiver.get(&receiver).into_iter().flatten();
+        let tasks = of_receiver.filter_map(|task| self.tasks.get(task));
+        tasks.filter(|task| task.facts.object == object).max_by_key(|task| task.heard)
     }
     /// The objects that some task wants.
     pub(crate) fn wanted(&self) -> impl Iterator<Item = ObjectId> + '_ {

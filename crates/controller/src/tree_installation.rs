@@ -249,7 +249,6 @@ impl InstalledTrees {
             index,
             of,
             relays: false,
-            passed_on: true,
             group: None,
         };
         (0..of).zip(&self.trees).map(grant).collect()

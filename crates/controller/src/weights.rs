@@ -88,7 +88,9 @@ impl Planner {
         }
         let mut demand = Demand::default();
         let mut loads: BTreeMap<LinkId, Load> = BTreeMap::new();
-        for task in tasks.iter().filter(|task| !task.is_paused()) {
+        // In an overlay each flow is as needed as any other.
+        let weighed = |task: &&Task| !task.is_paused() && !task.is_of_overlay();
+        for task in tasks.iter().filter(weighed) {
             let mut flows = Vec::with_capacity(task.flows.len());
             for flow in &task.flows {
                 let path = self.topology.path(flow.facts.node, task.facts.receiver, catalog);

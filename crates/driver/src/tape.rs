@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-const MAGIC: &[u8] = b"headwater tape 5\n";
+const MAGIC: &[u8] = b"headwater tape 6\n";
 /// No step is longer: a control message is at most 64 KiB.
 const LONGEST_STEP: usize = 1 << 20;
 

@@ -175,7 +175,6 @@ async fn deliver(size: Bytes, source_config: SourceConfig) -> Cost {
         of: 1,
         group: None,
         relays: false,
-        passed_on: true,
     };
     let accepted = Control::Receiver(ToReceiver::Accepted {
         request: 7,

@@ -40,8 +40,6 @@ enum Owner {
     Receivers {
         /// T of all symbols of the flow.
         symbol_size: u16,
-        /// What comes by it may be passed on.
-        passed_on: bool,
     },
 }
 
@@ -54,10 +52,7 @@ pub enum For {
         vouched: bool,
     },
     /// This node's receivers.
-    Receivers {
-        /// It may be passed on.
-        passed_on: bool,
-    },
+    Receivers,
 }
 
 /// A datagram that may be handed to a machine.
@@ -88,8 +83,8 @@ impl Flows {
     }
 
     /// The receivers have a flow, under this key; its symbols have this size.
-    pub fn receive(&mut self, flow: FlowId, key: &FlowKey, symbol_size: u16, passed_on: bool) {
-        self.insert(flow, key, Owner::Receivers { symbol_size, passed_on });
+    pub fn receive(&mut self, flow: FlowId, key: &FlowKey, symbol_size: u16) {
+        self.insert(flow, key, Owner::Receivers { symbol_size });
     }
 
     fn insert(&mut self, flow: FlowId, key: &FlowKey, owner: Owner) {
@@ -170,7 +165,7 @@ impl Owner {
     fn may_get(&self, body: &Body, payload: usize) -> bool {
         match self {
             Owner::Source { .. } => !matches!(body, Body::Control(_) | Body::Symbol(_)),
-            Owner::Receivers { symbol_size, .. } => may_receive(body, payload, *symbol_size),
+            Owner::Receivers { symbol_size } => may_receive(body, payload, *symbol_size),
         }
     }
 
@@ -178,7 +173,7 @@ impl Owner {
     fn payload(&self) -> usize {
         match self {
             Owner::Source { .. } => 0,
-            Owner::Receivers { symbol_size, .. } => usize::from(*symbol_size),
+            Owner::Receivers { symbol_size } => usize::from(*symbol_size),
         }
     }
 
@@ -192,7 +187,7 @@ impl Owner {
                 }
                 For::Source { vouched: seen }
             }
-            Owner::Receivers { passed_on, .. } => For::Receivers { passed_on: *passed_on },
+            Owner::Receivers { .. } => For::Receivers,
         }
     }
 }
@@ -231,7 +226,7 @@ mod tests {
 
     fn receiving() -> Flows {
         let mut flows = Flows::default();
-        flows.receive(FLOW, &KEY, T, true);
+        flows.receive(FLOW, &KEY, T);
         flows
     }
 
@@ -244,8 +239,8 @@ mod tests {
         assert_eq!(read(&mut flows, &fin, false), Ok(For::Source { vouched: false }));
         let forged = emitted(FlowKey([4; 32]), Body::Fin(FinReason::Done), 0);
         assert_eq!(read(&mut flows, &forged, false), Err(Unread::Stray));
-        flows.receive(FLOW, &KEY, T, false);
-        assert_eq!(read(&mut flows, &fin, false), Ok(For::Receivers { passed_on: false }));
+        flows.receive(FLOW, &KEY, T);
+        assert_eq!(read(&mut flows, &fin, false), Ok(For::Receivers));
     }
 
     #[test]
@@ -254,7 +249,7 @@ mod tests {
         let symbol = emitted(KEY, symbol(), T);
         let mut flows = receiving();
         assert_eq!(read(&mut flows, &order, false), Err(Unread::Stray));
-        assert_eq!(read(&mut flows, &symbol, false), Ok(For::Receivers { passed_on: true }));
+        assert_eq!(read(&mut flows, &symbol, false), Ok(For::Receivers));
         flows.send(FLOW, &KEY, Vec::new());
         assert_eq!(read(&mut flows, &order, false), Err(Unread::Stray));
         assert_eq!(read(&mut flows, &symbol, false), Err(Unread::Stray));
@@ -276,7 +271,7 @@ mod tests {
         let whole = cut.clone();
         let len = mark_trimmed(&mut cut).expect("a symbol can be trimmed");
         cut.truncate(len);
-        assert_eq!(read(&mut flows, &cut, true), Ok(For::Receivers { passed_on: true }));
+        assert_eq!(read(&mut flows, &cut, true), Ok(For::Receivers));
         assert_eq!(read(&mut flows, &cut, false), Err(Unread::Stray), "anybody can set a flag");
         let read = flows.read(FLOW, &whole, true, at(1)).expect("switches know nothing of flags");
         assert!(read.datagram.body.is_trimmed() && read.payload.is_empty());
@@ -311,7 +306,7 @@ mod tests {
             flows.retire(FlowId(last + 1 + more));
         });
         assert!(flows.key(FlowId(1)).is_some() && flows.key(FlowId(last)).is_none());
-        flows.receive(FLOW, &KEY, T, false);
+        flows.receive(FLOW, &KEY, T);
         flows.forget(FLOW);
         assert!(flows.key(FLOW).is_none());
     }

@@ -5,7 +5,7 @@
 //!                 driver: sockets, files, encoders, decoders, time
 //!       on_datagram, on_control, tell_* |             ^ poll: NodeAction
 //!   ------------------------------------v-------------|-----------------
-//!     Flows ---> Source <--- PassingOn ---> Receivers        GroupProbes
+//!     Flows ---> Source <--- PassingOn <--- Receivers        GroupProbes
 //!                   ^ Ask                       ^ Deliver
 //!                   `---------- Trees ----------'
 //! ```
@@ -13,7 +13,7 @@
 //! the driver makes, and gets back once for each neighbour that the packet goes to.
 //!
 //! **After each input, poll until there is nothing more**, and then again at [`Node::wake`]. If an action asks for a call in answer
-//! (for a path, a parcel, or whether a symbol was kept), make that call before the next poll.
+//! (for a path or a parcel), make that call before the next poll.
 //!
 //! `S` and `R` are a [`Source`](headwater_transport::source::Source) and
 //! [`Receivers`](headwater_transport::receiver::Receivers), or what a driver wraps around them; `A` is an address by which a
@@ -27,7 +27,7 @@ use std::collections::VecDeque;
 
 use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_transport::{Arriving, FromFetch, ReceiverCommand, SourceCommand, SourceEvent, ToFetch};
-use headwater_units::{BlockIndex, Bytes, Duration, FetchId, FlowId, ObjectId, PathId, SymbolId, Time};
+use headwater_units::{Bytes, Duration, FetchId, FlowId, ObjectId, PathId, SymbolId, Time};
 use headwater_wire::{
     Body, Control, Datagram, Ecn, FlowSecret, GroupQuestion, HeaderKey, Parsed, Spoiled, parse, peek_flow,
 };
@@ -125,10 +125,6 @@ pub struct Node<S, R, P, A> {
     delivered: VecDeque<(FlowId, P)>,
     /// What the receivers were told last is of this parcel, if it is not of a datagram that the driver has at hand.
     parcel: Option<P>,
-    /// And it may be passed on.
-    passed_on: bool,
-    /// A block that is to be decoded as soon as what can still be sent of its symbols is sent; what the source is told then.
-    decoding: Option<(FetchId, BlockIndex, SourceCommand)>,
     out: VecDeque<NodeAction<P, A>>,
     stats: NodeStats,
 }
@@ -152,8 +148,6 @@ where
             rarely_due: None,
             delivered: VecDeque::new(),
             parcel: None,
-            passed_on: false,
-            decoding: None,
             out: VecDeque::new(),
             stats: NodeStats::default(),
         }
@@ -199,12 +193,6 @@ where
     /// Whether trees lead through this node.
     pub fn has_trees(&self) -> bool {
         !self.trees.is_empty()
-    }
-
-    /// Whether this node sends an object's symbols as they come: their bytes then lie with what is being received.
-    #[inline]
-    pub fn passes_on(&self, object: ObjectId) -> bool {
-        self.passing_on.passes_on(object)
     }
 
     /// Its counters.
@@ -301,20 +289,19 @@ where
                 self.source.handle(now, Input::Packet(packet));
                 false
             }
-            For::Receivers { passed_on } => {
+            For::Receivers => {
                 self.parcel = None;
-                self.hand_to_receivers(now, packet, passed_on);
+                self.hand_to_receivers(now, packet);
                 true
             }
         }
     }
 
     #[inline]
-    fn hand_to_receivers(&mut self, now: Time, packet: Packet, passed_on: bool) {
+    fn hand_to_receivers(&mut self, now: Time, packet: Packet) {
         if let Body::Symbol(header) = &packet.datagram.body {
             self.stats.pulls |= header.syn;
         }
-        self.passed_on = passed_on;
         self.receivers.handle(now, Input::Packet(packet));
     }
 
@@ -390,9 +377,7 @@ where
     /// Answers [`NodeAction::Keep`], unless the symbol was left out.
     #[inline]
     pub fn kept(&mut self, now: Time, fetch: FetchId, symbol: SymbolId) {
-        if self.passed_on
-            && let Some(command) = self.passing_on.kept(fetch, symbol)
-        {
+        if let Some(command) = self.passing_on.kept(fetch, symbol) {
             self.source.handle(now, Input::Command(command));
         }
     }

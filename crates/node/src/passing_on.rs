@@ -1,4 +1,4 @@
-//! Objects that this node passes on as they arrive: what its source has to know of its receivers, and they of it.
+//! Objects that this node passes on while it receives them, symbols in their order: what its source has to know of its receivers.
 //!
 //! ```text
 //!   not here --Start of a fetch--> coming --hold--> held
@@ -11,10 +11,8 @@
 use std::collections::BTreeSet;
 
 use headwater_machine::SortedMap;
-use headwater_transport::{
-    Arriving, DecodeFailure, ReceiverCommand, ReceiverEvent, Relaying, SourceCommand, ToFetch,
-};
-use headwater_units::{BlockIndex, Bytes, FetchId, FlowId, ObjectId, SymbolId};
+use headwater_transport::{Arriving, ReceiverCommand, ReceiverEvent, Relaying, SourceCommand};
+use headwater_units::{BlockIndex, Bytes, Esi, FetchId, FlowId, ObjectId, SymbolId};
 
 /// The object of a fetch, and how it is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,19 +44,25 @@ pub struct PassingOn {
     coming: BTreeSet<ObjectId>,
     /// Fetches whose objects are known.
     fetches: SortedMap<FetchId, Cut>,
-    /// Flows of the source: the object, and whether it was not held when the flow began.
-    flows: SortedMap<FlowId, (ObjectId, bool)>,
-    /// By object: how many flows pass it on as it comes.
-    passing: SortedMap<ObjectId, usize>,
+    /// By fetch and block that somebody may be sent: what is here of it.
+    partly: SortedMap<(FetchId, BlockIndex), Partly>,
+    /// Objects of the source's flows.
+    flows: SortedMap<FlowId, ObjectId>,
 }
 
-impl PassingOn {
-    /// Whether an object is passed on as it comes.
-    #[inline]
-    pub fn passes_on(&self, object: ObjectId) -> bool {
-        !self.passing.is_empty() && self.passing.contains_key(&object)
-    }
+/// The source symbols of a block that are here.
+#[derive(Debug, Default)]
+struct Partly {
+    /// All below.
+    below: u32,
+    /// And these.
+    beyond: BTreeSet<u32>,
+}
 
+/// The source is told of every so many symbols.
+const STEP: u32 = 8;
+
+impl PassingOn {
     /// The object of a fetch, once that is known.
     pub fn cut(&self, fetch: FetchId) -> Option<Cut> {
         self.fetches.get(&fetch).copied()
@@ -80,8 +84,8 @@ impl PassingOn {
     /// A block that a flow is to send cannot be read.
     pub fn unreadable(&mut self, flow: FlowId) -> Unreadable {
         match self.flows.get(&flow) {
-            Some(&(object, _)) if self.held.remove(&object) => Unreadable::Held(object),
-            Some(&(object, _)) if self.coming.remove(&object) => Unreadable::Coming(object),
+            Some(&object) if self.held.remove(&object) => Unreadable::Held(object),
+            Some(&object) if self.coming.remove(&object) => Unreadable::Coming(object),
             _ => Unreadable::Neither,
         }
     }
@@ -90,21 +94,12 @@ impl PassingOn {
 
     /// The source has a flow.
     pub fn opened(&mut self, flow: FlowId, object: ObjectId) {
-        let passes_on = !self.held.contains(&object);
-        self.flows.insert(flow, (object, passes_on));
-        if passes_on {
-            *self.passing.get_or_default(object) += 1;
-        }
+        self.flows.insert(flow, object);
     }
 
     /// The flow has ended.
     pub fn closed(&mut self, flow: FlowId) {
-        let Some((object, true)) = self.flows.remove(&flow) else { return };
-        let flows = self.passing.get_mut(&object).expect("counted when the flow began");
-        *flows -= 1;
-        if *flows == 0 {
-            self.passing.remove(&object);
-        }
+        self.flows.remove(&flow);
     }
 
     // ---- fetches
@@ -119,72 +114,83 @@ impl PassingOn {
         Some(Box::new(Relaying { object, bytes, symbol_size, have: have.to_vec() }))
     }
 
-    /// A symbol that may be passed on was kept. What to tell the source.
+    /// A symbol was kept. What to tell the source.
     #[inline]
     pub fn kept(&mut self, fetch: FetchId, symbol: SymbolId) -> Option<SourceCommand> {
-        if self.passing.is_empty() {
+        if self.flows.is_empty() {
             return None;
         }
-        let object = self.fetches.get_mut(&fetch)?.object;
-        self.passing.contains_key(&object).then_some(arriving(object, Arriving::Symbol(symbol)))
+        let object = self.fetches.get(&fetch)?.object;
+        if !self.coming.contains(&object) {
+            return None;
+        }
+        let partly = self.partly.get_or_default((fetch, symbol.block));
+        if symbol.esi.0 != partly.below {
+            partly.beyond.insert(symbol.esi.0);
+            return None;
+        }
+        let before = partly.below;
+        partly.below += 1;
+        while partly.beyond.remove(&partly.below) {
+            partly.below += 1;
+        }
+        let below = partly.below;
+        let told = |below: u32| below / STEP;
+        let what = Arriving::Partly { block: symbol.block, below: Esi(below - below % STEP) };
+        (told(below) > told(before)).then_some(arriving(object, what))
     }
 
-    /// Something happens to a fetch. What to tell the source; of [`ReceiverEvent::Decode`] before the symbols go to the decoder.
-    pub fn on_event(&mut self, fetch: FetchId, event: &ReceiverEvent) -> Option<SourceCommand> {
-        if let ReceiverEvent::Accepted { object, bytes, symbol_size, .. } = *event {
-            let before = self.fetches.insert(fetch, Cut { object, bytes, symbol_size });
-            let begins_anew = before.is_some() && self.coming.contains(&object);
-            if !begins_anew {
-                return None;
+    /// What was here of a block is verified, or thrown away, and cannot be read meanwhile. What to tell the source.
+    fn withdraw_part(&mut self, fetch: FetchId, block: BlockIndex) -> Option<SourceCommand> {
+        self.partly.remove(&(fetch, block))?;
+        let object = self.cut(fetch)?.object;
+        Some(arriving(object, Arriving::Partly { block, below: Esi(0) }))
+    }
+
+    /// The symbols of a block cannot be read any more: it is decoded, or begins anew, or all does. What to tell the source, of one block
+    /// after the other.
+    pub fn withdraw_parts(&mut self, fetch: FetchId, event: &ReceiverEvent) -> Option<SourceCommand> {
+        match *event {
+            ReceiverEvent::Decode { block } | ReceiverEvent::Discard { block } => {
+                self.withdraw_part(fetch, block)
             }
-            // What is partly here is thrown away now; what is whole is known at the start.
-            return self.begin(fetch, &[]).map(SourceCommand::Relay);
+            ReceiverEvent::Accepted { .. } | ReceiverEvent::Failed(_) | ReceiverEvent::Ended => {
+                let (&(_, block), _) = self.partly.iter().find(|((its, _), _)| *its == fetch)?;
+                self.withdraw_part(fetch, block)
+            }
+            _ => None,
+        }
+    }
+
+    /// Something happens to a fetch. The object that is passed on no more for that.
+    pub fn on_event(&mut self, fetch: FetchId, event: &ReceiverEvent) -> Option<ObjectId> {
+        if let ReceiverEvent::Accepted { object, bytes, symbol_size, .. } = *event {
+            self.fetches.insert(fetch, Cut { object, bytes, symbol_size });
+            return None;
         }
         let object = self.cut(fetch)?.object;
-        let what = match *event {
-            ReceiverEvent::Decode { block } => Arriving::Decoding(block),
-            ReceiverEvent::Discard { block } => Arriving::Anew(block),
-            ReceiverEvent::Failed(_) => Arriving::Over,
+        let is_over = match event {
+            ReceiverEvent::Failed(_) => true,
             ReceiverEvent::Ended => {
                 self.fetches.remove(&fetch);
                 // Whoever is served with it can wait until it is held.
-                if self.passes_on(object) {
-                    return None;
-                }
-                Arriving::Over
+                self.flows.values().all(|its| *its != object)
             }
-            _ => return None,
+            _ => false,
         };
-        let is_coming = if what == Arriving::Over { self.end(object) } else { self.coming.contains(&object) };
-        is_coming.then_some(arriving(object, what))
+        (is_over && self.coming.remove(&object)).then_some(object)
     }
 
     /// A worker has dealt with a block. What to tell the source.
     pub fn on_command(&self, fetch: FetchId, command: &ReceiverCommand) -> Option<SourceCommand> {
+        let ReceiverCommand::BlockDecoded { block } = *command else { return None };
         let object = self.cut(fetch)?.object;
-        let what = match *command {
-            ReceiverCommand::BlockDecoded { block } => Arriving::Whole(block),
-            ReceiverCommand::DecodeFailed { block, failure: DecodeFailure::NeedMore } => {
-                Arriving::NeedsMore(block)
-            }
-            _ => return None,
-        };
-        self.coming.contains(&object).then_some(arriving(object, what))
-    }
-
-    /// Others want more of a class of a block than this node was to have. Which fetch to tell.
-    pub fn wanted(&self, object: ObjectId, wanted: ReceiverCommand) -> Option<ToFetch> {
-        let (&fetch, _) = self.fetches.iter().find(|(_, cut)| cut.object == object)?;
-        Some(ToFetch(fetch, wanted))
+        self.coming.contains(&object).then_some(arriving(object, Arriving::Whole(block)))
     }
 
     /// Objects that are passed on no more, since the node hands over: whoever is served with them turns to others.
     pub fn hand_over(&mut self) -> impl Iterator<Item = ObjectId> + use<> {
         std::mem::take(&mut self.coming).into_iter()
-    }
-
-    fn end(&mut self, object: ObjectId) -> bool {
-        self.coming.remove(&object)
     }
 }
 
@@ -195,8 +201,8 @@ pub(crate) fn arriving(object: ObjectId, what: Arriving) -> SourceCommand {
 
 #[cfg(test)]
 mod tests {
-    use headwater_transport::ReceiverFailure;
-    use headwater_units::{Esi, TaskId};
+    use headwater_transport::{DecodeFailure, ReceiverFailure};
+    use headwater_units::TaskId;
 
     use super::*;
 
@@ -204,7 +210,6 @@ mod tests {
     const FETCH: FetchId = FetchId(1);
     const FLOW: FlowId = FlowId(5);
     const BLOCK: BlockIndex = BlockIndex(2);
-    const SYMBOL: SymbolId = SymbolId { block: BLOCK, esi: Esi(3) };
 
     fn accepted(symbol_size: u16) -> ReceiverEvent {
         ReceiverEvent::Accepted { task: TaskId(1), object: OBJECT, bytes: Bytes::new(5000), symbol_size }
@@ -221,82 +226,53 @@ mod tests {
     }
 
     #[test]
-    fn a_fetch_that_begins_anew_has_nothing_of_its_object_before_its_start() {
+    fn the_source_is_told_of_a_block_when_it_is_whole() {
         let mut node = fetching();
-        let relaying = |have: &[BlockIndex]| {
-            Box::new(Relaying {
-                object: OBJECT,
-                bytes: Bytes::new(5000),
-                symbol_size: 1000,
-                have: have.to_vec(),
-            })
-        };
-        assert_eq!(node.on_event(FETCH, &accepted(1000)), Some(SourceCommand::Relay(relaying(&[]))));
-        assert_eq!(node.begin(FETCH, &[BLOCK]), Some(relaying(&[BLOCK])));
-        node.hold(OBJECT);
-        assert_eq!(node.on_event(FETCH, &accepted(1000)), None, "it is held by now");
-    }
-
-    fn over() -> Option<SourceCommand> {
-        Some(arriving(OBJECT, Arriving::Over))
-    }
-
-    #[test]
-    fn symbols_are_told_of_while_somebody_is_served_and_blocks_always() {
-        let mut node = fetching();
-        assert_eq!(node.kept(FETCH, SYMBOL), None);
-        node.opened(FLOW, OBJECT);
-        assert!(node.passes_on(OBJECT));
-        assert_eq!(node.kept(FETCH, SYMBOL), Some(arriving(OBJECT, Arriving::Symbol(SYMBOL))));
-        let mut event = |event| node.on_event(FETCH, &event);
-        let told = |what| Some(arriving(OBJECT, what));
-        assert_eq!(event(ReceiverEvent::Decode { block: BLOCK }), told(Arriving::Decoding(BLOCK)));
-        assert_eq!(event(ReceiverEvent::Discard { block: BLOCK }), told(Arriving::Anew(BLOCK)));
-        assert_eq!(event(ReceiverEvent::Done), None);
-        let failed = |failure| ReceiverCommand::DecodeFailed { block: BLOCK, failure };
+        assert_eq!(node.on_event(FETCH, &ReceiverEvent::Decode { block: BLOCK }), None);
+        assert_eq!(node.on_event(FETCH, &ReceiverEvent::Done), None);
         let command = |command| node.on_command(FETCH, &command);
-        assert_eq!(command(ReceiverCommand::BlockDecoded { block: BLOCK }), told(Arriving::Whole(BLOCK)));
-        assert_eq!(command(failed(DecodeFailure::NeedMore)), told(Arriving::NeedsMore(BLOCK)));
-        assert_eq!(command(failed(DecodeFailure::Corrupt)), None, "its symbols are thrown away first");
-        node.closed(FLOW);
-        assert!(!node.passes_on(OBJECT));
-        assert_eq!(node.kept(FETCH, SYMBOL), None);
+        assert_eq!(
+            command(ReceiverCommand::BlockDecoded { block: BLOCK }),
+            Some(arriving(OBJECT, Arriving::Whole(BLOCK)))
+        );
+        let failed = ReceiverCommand::DecodeFailed { block: BLOCK, failure: DecodeFailure::Corrupt };
+        assert_eq!(command(failed), None);
     }
 
     #[test]
     fn a_fetch_that_fails_serves_nobody_any_more() {
         let mut node = fetching();
         node.opened(FLOW, OBJECT);
-        assert_eq!(node.on_event(FETCH, &ReceiverEvent::Failed(ReceiverFailure::NoController)), over());
+        assert_eq!(node.on_event(FETCH, &ReceiverEvent::Failed(ReceiverFailure::NoController)), Some(OBJECT));
         assert_eq!(node.on_event(FETCH, &ReceiverEvent::Ended), None);
         assert_eq!(node.unreadable(FLOW), Unreadable::Neither);
-        assert_eq!(node.wanted(OBJECT, ReceiverCommand::Cancel), None);
     }
 
     #[test]
     fn a_fetch_that_ends_serves_on_until_its_object_is_held() {
         let mut node = fetching();
-        assert_eq!(node.on_event(FETCH, &ReceiverEvent::Ended), over(), "nobody is served");
+        assert_eq!(node.on_event(FETCH, &ReceiverEvent::Ended), Some(OBJECT), "nobody is served");
 
         let mut node = fetching();
         node.opened(FLOW, OBJECT);
         assert_eq!(node.on_event(FETCH, &ReceiverEvent::Ended), None);
         node.hold(OBJECT);
         assert_eq!(node.hand_over().count(), 0, "what is held stays");
-        assert!(node.passes_on(OBJECT), "the flow goes on as it began");
-        node.opened(FlowId(6), OBJECT);
-        node.closed(FLOW);
-        assert!(!node.passes_on(OBJECT), "the later one sends what is held");
         assert!(node.begin(FETCH, &[]).is_none());
+
+        let mut node = fetching();
+        node.opened(FLOW, OBJECT);
+        node.closed(FLOW);
+        assert_eq!(node.on_event(FETCH, &ReceiverEvent::Ended), Some(OBJECT), "nobody is served any more");
     }
 
     #[test]
-    fn what_is_held_is_fetched_and_not_passed_on_as_it_comes() {
+    fn what_is_held_is_fetched_and_not_passed_on_while_it_comes() {
         let mut node = PassingOn::default();
         node.hold(OBJECT);
         node.on_event(FETCH, &accepted(1000));
         assert!(node.begin(FETCH, &[]).is_none());
-        assert_eq!(node.on_event(FETCH, &ReceiverEvent::Decode { block: BLOCK }), None);
+        assert_eq!(node.on_command(FETCH, &ReceiverCommand::BlockDecoded { block: BLOCK }), None);
         node.withdraw(OBJECT);
         assert!(node.begin(FETCH, &[]).is_some(), "the task has begun anew since");
     }
@@ -306,7 +282,7 @@ mod tests {
         let mut node = fetching();
         node.opened(FLOW, OBJECT);
         assert_eq!(node.hand_over().collect::<Vec<_>>(), [OBJECT]);
-        assert_eq!(node.on_event(FETCH, &ReceiverEvent::Decode { block: BLOCK }), None);
+        assert_eq!(node.on_command(FETCH, &ReceiverCommand::BlockDecoded { block: BLOCK }), None);
         assert_eq!(node.hand_over().count(), 0);
     }
 
@@ -323,16 +299,12 @@ mod tests {
     }
 
     #[test]
-    fn what_others_want_beyond_this_nodes_part_is_the_fetchs_that_runs() {
+    fn a_fetch_with_symbols_of_another_size_is_the_same() {
         let mut node = fetching();
-        let wanted = || ReceiverCommand::Wanted { block: BLOCK, class: 1, symbols: 7 };
-        assert_eq!(node.wanted(OBJECT, wanted()), Some(ToFetch(FETCH, wanted())));
-        assert_eq!(node.wanted(ObjectId([8; 32]), wanted()), None);
-        // With symbols of another size it is the same fetch.
-        node.on_event(FETCH, &accepted(500));
+        assert_eq!(node.on_event(FETCH, &accepted(500)), None);
         assert_eq!(node.cut(FETCH).map(|cut| cut.symbol_size), Some(500));
         assert_eq!(node.begin(FETCH, &[]).map(|it| it.symbol_size), Some(500));
         node.on_event(FETCH, &ReceiverEvent::Ended);
-        assert_eq!(node.wanted(OBJECT, wanted()), None);
+        assert_eq!(node.cut(FETCH), None);
     }
 }

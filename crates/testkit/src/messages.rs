@@ -15,7 +15,7 @@ pub fn node_info(node: NodeId, name: impl Into<String>, host: u8) -> NodeInfo {
 
 /// What a receiver learns of one flow, of which there are `of`: not of a group, and passed on.
 pub fn grant(flow: FlowId, node: NodeId, key: FlowKey, index: u8, of: u8) -> FlowGrant {
-    FlowGrant { flow, node, at: Vec::new(), key, index, of, group: None, relays: false, passed_on: true }
+    FlowGrant { flow, node, at: Vec::new(), key, index, of, group: None, relays: false }
 }
 
 /// The header of a symbol that asks for an ACK of its own.

@@ -31,7 +31,7 @@ impl Preparation {
                 self.blocks.retain(|(of, _), _| of != flow);
                 None
             }
-            SourceEvent::Opened(_) | SourceEvent::Wanted { .. } => None,
+            SourceEvent::Opened(_) => None,
         }
     }
 

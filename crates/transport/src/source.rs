@@ -15,7 +15,8 @@
 //!      driver: disk, encoder, sockets
 //! ```
 //!
-//! An object may be sent on while it is still being received, by flows that were opened for that ([`FlowRole::Relay`]).
+//! An object may be sent on while it is still being received, symbols as they come, by flows that were opened for that
+//! ([`FlowRole::Relay`]).
 //!
 //! Nothing is sent before it is known where the receiver is, from its first datagram or from the driver. Every message may
 //! be lost, come twice or out of order. Flows that may send stand in a queue and take turns of one quantum; the others wait
@@ -26,6 +27,7 @@
 
 mod commands;
 mod relaying;
+mod relays;
 mod stats;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -51,6 +53,7 @@ pub use crate::push::{AckInterval, LostSymbols, TailProbe};
 pub use crate::transports::SourceConfig;
 use crate::transports::{Common, Flow};
 use crate::tree::Deals;
+use relays::{Relays, Waiting};
 
 /// Objects that were withdrawn, remembered to say "gone" rather than "unknown".
 const GONE_MEMORY: usize = 1024;
@@ -62,6 +65,8 @@ pub struct Source {
     holdings: BTreeMap<ObjectId, Bytes>,
     gone: VecDeque<ObjectId>,
     flows: SortedMap<FlowId, Held>,
+    /// Objects that are sent on while they are received.
+    relays: Relays,
     ended: Ended,
     /// Flows that may send, the one whose turn it is in front.
     ready: VecDeque<FlowId>,
@@ -94,6 +99,7 @@ impl Source {
             holdings: BTreeMap::new(),
             gone: VecDeque::new(),
             flows: SortedMap::default(),
+            relays: Relays::default(),
             ended: Ended::new(config.ended_memory),
             ready: VecDeque::new(),
             turn: 0,
@@ -161,6 +167,7 @@ impl Source {
             | Body::Probe(_)
             | Body::Receipt(_)
             | Body::Detached
+            | Body::Heartbeat { .. }
             | Body::Announcement(_) => self.stats.unexpected += 1,
             body => self.on_body(now, flow, path, &body),
         }
@@ -207,6 +214,9 @@ impl Source {
             return self.tell(path, ToController::Stopped { flow });
         }
         let relays = push.role == FlowRole::Relay && !self.holdings.contains_key(&push.object);
+        if relays && !self.relays.may_enter(push.object) {
+            return self.refuse(path, flow, Refusal::Gone);
+        }
         if !relays && self.holdings.get(&push.object) != Some(&push.bytes) {
             let held = self.holdings.contains_key(&push.object) || self.gone.contains(&push.object);
             let reason = if held { Refusal::Gone } else { Refusal::UnknownObject };
@@ -230,7 +240,7 @@ impl Source {
             at: push.at.clone(),
         })));
         if relays {
-            self.common.pull.relays.enter(push.object, flow);
+            self.relays.enter(push.object);
         }
         let opened = Flow::new(now, push, geometry, &mut self.common);
         let mut held = Held { flow: opened, controller: path, queued: false, timer: None };
@@ -328,7 +338,7 @@ impl Source {
                         self.gone.pop_front();
                     }
                 }
-                self.common.pull.relays.end(object);
+                self.relays.end(object);
                 self.end_flows_of(object);
             }
             SourceCommand::BlockReady { flow, block, repair } => {
@@ -396,6 +406,7 @@ impl Source {
         self.stats.symbols_lost += counters.lost.get();
         self.event(SourceEvent::Closed { flow });
         closed.flow.leave(&mut self.common);
+        self.relays.leave(closed.flow.object(), flow);
         if let Some(sent) = closed.flow.sent_to_group() {
             self.tell(closed.controller, ToController::GroupSent { flow, sent });
         }
@@ -523,6 +534,9 @@ impl Endpoint for Source {
     fn poll(&mut self, now: Time) -> Output<SourceEvent> {
         loop {
             if let Some(output) = self.common.shared.out.pop_front() {
+                if !self.relays.is_empty() && self.is_held_up(&output) {
+                    continue;
+                }
                 return output;
             }
             self.fire_timers(now);

@@ -4,9 +4,9 @@ use headwater_units::{FlowId, MAX_SYMBOL_SIZE};
 use serde::{Deserialize, Serialize};
 
 use crate::header::{
-    HEADER, KIND_ACK, KIND_ACK_VECTOR, KIND_ASSIGN, KIND_CHALLENGE, KIND_CONTROL, KIND_CUMULATIVE,
-    KIND_DETACHED, KIND_FIN, KIND_FIN_ACK, KIND_PROBE, KIND_PROBE_ACK, KIND_PULL, KIND_RECEIPT, KIND_SYMBOL,
-    KIND_TREE, PRELUDE, VERSION,
+    HEADER, KIND_ACK, KIND_ACK_VECTOR, KIND_ASSIGN, KIND_CHALLENGE, KIND_CONTROL, KIND_CUMULATIVE, KIND_FIN,
+    KIND_FIN_ACK, KIND_NOTICE, KIND_PROBE, KIND_PROBE_ACK, KIND_PULL, KIND_RECEIPT, KIND_SYMBOL, KIND_TREE,
+    PRELUDE, VERSION,
 };
 use crate::symbol::{FLAG_TRIMMED, SEAL, SYMBOL_COVERED, SYMBOL_HEADER};
 use crate::tree::{Interest, TreeBody};
@@ -61,6 +61,11 @@ pub enum Body {
     /// Source to a receiver that pulls as one of a group: it has held the group up, and gets nothing by it any more; its pulls
     /// are answered to it alone from now on.
     Detached,
+    /// Source to receiver, of a flow of an overlay: the source is there, and what it is to send next has not come to it yet.
+    Heartbeat {
+        /// The newest assignment that it knows, as in [`SymbolHeader::assignment`].
+        assignment: u8,
+    },
     /// Receiver towards source, up a tree: a symbol is wanted (Datacast §V-A).
     Interest(Interest),
     /// Source to receivers, down a tree: which block comes after another one.
@@ -186,10 +191,11 @@ fn read<'a>(bytes: &'a [u8], key: Option<&HeaderKey>) -> Result<Parsed<'a>, Wire
         KIND_PROBE_ACK => Body::ProbeAck(ProbeAck::parse(rest)?),
         KIND_PULL => Body::Pull(Pull::parse(rest)?),
         KIND_RECEIPT => Body::Receipt(Receipt::parse(rest)?),
-        KIND_DETACHED => {
-            exactly(0)?;
-            Body::Detached
-        }
+        KIND_NOTICE => match *rest {
+            [] => Body::Detached,
+            [assignment] => Body::Heartbeat { assignment },
+            _ => return Err(WireError::Length { have: rest.len(), need: 1 }),
+        },
         KIND_TREE => match TreeBody::parse(rest)? {
             TreeBody::Interest(name) => Body::Interest(Interest { name, hops: header[3] }),
             TreeBody::Announcement(announcement) if header[3] == 0 => Body::Announcement(announcement),
@@ -227,7 +233,7 @@ impl Datagram {
                 Body::Ack(ack) => ack.len(),
                 Body::Assign(assign) => assign.len(),
                 Body::Challenge { .. } => 8,
-                Body::Fin(_) => 1,
+                Body::Fin(_) | Body::Heartbeat { .. } => 1,
                 Body::FinAck | Body::Detached => 0,
                 Body::Control(control) => control.encoded_len(),
                 Body::Cumulative(_) => Cumulative::LEN,
@@ -303,7 +309,11 @@ pub fn emit<'a>(datagram: &Datagram, symbol_size: u16, key: &HeaderKey, out: &'a
             receipt.emit(&mut out[HEADER..]);
             KIND_RECEIPT
         }
-        Body::Detached => KIND_DETACHED,
+        Body::Detached => KIND_NOTICE,
+        &Body::Heartbeat { assignment } => {
+            out[HEADER] = assignment;
+            KIND_NOTICE
+        }
         Body::Interest(interest) => {
             detail = interest.hops;
             TreeBody::Interest(interest.name).emit(&mut out[HEADER..]);

@@ -28,7 +28,8 @@ pub(crate) const KIND_PROBE: u8 = 10;
 pub(crate) const KIND_PROBE_ACK: u8 = 11;
 pub(crate) const KIND_PULL: u8 = 12;
 pub(crate) const KIND_RECEIPT: u8 = 13;
-pub(crate) const KIND_DETACHED: u8 = 14;
+/// What a source says of itself; the length tells which.
+pub(crate) const KIND_NOTICE: u8 = 14;
 pub(crate) const KIND_TREE: u8 = 15;
 
 /// Queue class of a datagram; the driver maps it to a DSCP.

@@ -124,7 +124,7 @@ pub struct GetResult {
     /// Where the object is: a file, or the store's folder; `None` for standard output.
     #[serde(default)]
     pub output: Option<String>,
-    /// Who decided when symbols left: `push` (their sources), `pull` (this end, which asked for each), `trees`, or `mixed`; `none`
+    /// Who decided when symbols left: `push` (their sources), `overlay` (the same, in stripes), `pull` (this end, which asked for each), `trees`, or `mixed`; `none`
     /// if none had to come.
     #[serde(default)]
     pub transport: String,

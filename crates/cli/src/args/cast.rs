@@ -26,11 +26,11 @@ Where the network carries IP multicast from the source to at least two receivers
 the source once and switches copy it. A receiver that stands still for half a second does not hold up the others: it is detached,
 and catches up by a flow of its own. Receivers that the probe does not reach are served one by one.
 
-Where multicast does not work, the receivers form an overlay: each gets a different part of the object from the source and passes it
-on to all others as it arrives, so that the source sends about one copy and all have it in about the time of one. A slow receiver
-does not hold up the others, and one that dies costs them only its part. Where nodes state their rack
-(`headwater node --label rack=NAME`), each part enters a rack about once and is handed on inside. The command says which route it
-takes and why.
+Where multicast does not work, the receivers form an overlay: the object's blocks fall into stripes, each stripe goes down a tree of
+receivers, and these pass it on as it arrives. So the source and each receiver send about one copy, and all have it in about the time of
+one. A receiver that is slow soon passes nothing on any more; what one that dies was to pass on comes from another after half a second.
+Where nodes state their rack (`headwater node --label rack=NAME`), each byte enters a rack once and is handed on inside. Where they
+state --uplink, those with more pass on more. The command says which route it takes and why.
 
 Ctrl-C stops all receivers. Finished blocks are kept: the same command resumes from there, and does nothing on receivers that have
 the object already. If this command is killed or loses the controller, the cast goes on without it.

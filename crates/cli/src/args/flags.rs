@@ -180,8 +180,8 @@ pub(crate) struct SendingFlags {
     /// Packets carry the code point of lower effort (DSCP 1, RFC 8622), which switches with classes serve last. Among the tasks of a
     /// controller, those of this class come last. Where switches have no classes, pushed flows follow the delay of the queue: they
     /// leave TCP and other flows of Headwater nine tenths or more of their usual rate if the queue holds about 1 ms or more, and less
-    /// in shorter queues or on long paths. Without other traffic they fill the link. Receivers that pull and trees do not follow
-    /// delay. With `serve`, `node` and `up`: everything that this machine sends. docs/gentle.md has the rules.
+    /// in shorter queues or on long paths. Without other traffic they fill the link. Receivers that pull, overlays and trees do not
+    /// follow delay. With `serve`, `node` and `up`: everything that this machine sends. docs/gentle.md has the rules.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     #[arg(value_name = "BOOL", value_parser = truth, help_heading = NETWORK)]
     gentle: Option<bool>,

@@ -1,13 +1,11 @@
 //! The receivers of a cast: invited, served, and given up.
 
 use headwater_units::{Bytes, NodeId, PathId};
-use headwater_wire::{
-    Delivery, FetchEnd, Fetched, MemberStanding, Outcome, Refusal, Request, ToNode, ToReceiver,
-};
+use headwater_wire::{FetchEnd, Fetched, MemberStanding, Outcome, Refusal, Request, ToNode, ToReceiver};
 
 use super::Below;
 use super::cast::{Cast, Multicast, Route, Served, Stage};
-use crate::overlay::{self, may_overlay};
+use crate::overlay::may_overlay;
 use crate::selection::Placement;
 
 impl Cast {
@@ -86,7 +84,7 @@ impl Cast {
         let served = if place.is_some() { Served::Shared } else { Served::Unicast };
         if let Some((place, room)) = &place {
             request.room = *room;
-            request.delivery = Some(Delivery::Pull { initial_window: place.window(below.turn.config) });
+            request.delivery = Some(place.delivery(below.turn.config));
         }
         let (catalog, deliveries) = (below.catalog, &mut *below.deliveries);
         let place = place.map(|(place, _)| place);
@@ -104,9 +102,8 @@ impl Cast {
         let asks = self.members.get(&node).and_then(|member| member.asks.as_ref());
         let room = asks.map(|(_, request)| request.room).filter(|_| may_overlay(self.wish));
         let place = room.and_then(|room| {
-            let (known, overlays) =
-                (below.deliveries.known(below.catalog, below.turn.config), below.deliveries.overlays());
-            overlay::place_among(known, overlays, self.object, (node, room), true)
+            let (now, catalog, config) = (below.turn.now, below.catalog, below.turn.config);
+            below.deliveries.join_overlay(now, catalog, config, self.object, (node, room), true)
         });
         self.serve(below, node, place);
     }

@@ -43,18 +43,15 @@ impl Cast {
         let nodes: Vec<NodeId> = asking.keys().copied().chain(running.iter().map(|it| it.receiver)).collect();
         let group = self.goes_by_overlay(below, overlay::route_of(catalog, &nodes, why));
         self.symbol_size = symbol_size;
-        let beginners = overlay::beginners(catalog, &sources, &nodes);
-        let deliveries = &mut below.deliveries;
-        let places = deliveries.begin_overlay(self.object, symbol_size, &beginners, config.overlay_mesh);
-        for (node, role) in places {
+        let beginners = overlay::beginners(catalog, &nodes);
+        let places = below.deliveries.begin_overlay(self.object, symbol_size, &sources, &beginners);
+        for (node, parents) in places {
             match running.iter().find(|it| it.receiver == node) {
                 Some(it) => {
-                    below.deliveries.regroup(&mut below.turn, catalog, it.task, role, symbol_size);
+                    below.deliveries.regroup(&mut below.turn, catalog, it.task, parents, symbol_size);
                 }
                 None => {
-                    // Who is left over from the others is served as by any request.
-                    let place = (!role.relays.is_empty()).then_some((Placement::Overlay(role), symbol_size));
-                    self.serve(below, node, place);
+                    self.serve(below, node, Some((Placement::Overlay(parents), symbol_size)));
                 }
             }
         }

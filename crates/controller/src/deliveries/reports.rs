@@ -62,6 +62,7 @@ impl Deliveries {
         let (id, object) = (task.id(), task.facts.object);
         if matches!(reason, Refusal::Gone | Refusal::UnknownObject) {
             catalog.unhold(node, object);
+            self.overlays.lose(object, node);
         }
         self.close_flow(turn, catalog, flow, false);
         self.agenda.changed.insert(id);

@@ -40,6 +40,7 @@ impl Deliveries {
         request: &Request,
         place: Option<Placement>,
     ) -> Option<TaskId> {
+        let is_of_overlay = matches!(place, Some(Placement::Overlay(_)));
         match self.begin(turn, catalog, path, request, place) {
             Ok(id) => {
                 turn.stats.tasks_accepted += 1;
@@ -52,6 +53,9 @@ impl Deliveries {
                 Some(id)
             }
             Err(reason) => {
+                if let (true, Some(object)) = (is_of_overlay, catalog.resolve(&request.name)) {
+                    self.overlays.leave(object, request.receiver);
+                }
                 turn.stats.requests_refused += 1;
                 turn.answer(path, ToReceiver::Refused { request: request.request, reason });
                 None
@@ -82,11 +86,11 @@ impl Deliveries {
         match &place {
             Some(Placement::Group { node: only, .. }) => sources.retain(|node| node == only),
             // Who passes it on need not hold it yet.
-            Some(Placement::Overlay(role)) => {
-                let own = role.source.iter().map(|(node, _)| *node);
-                sources = own.chain(role.relays.iter().map(|giver| giver.node)).collect();
-            }
+            Some(Placement::Overlay(parents)) => sources.clone_from(&parents.nodes),
             None => {}
+        }
+        if let Some(Placement::Overlay(parents)) = &place {
+            (task.facts.residue_classes, task.facts.max_sources) = (parents.of, parents.of);
         }
         sources.truncate(usize::from(task.facts.max_sources));
         if sources.is_empty() {
@@ -105,9 +109,8 @@ impl Deliveries {
             Some(_) => request.delivery.unwrap_or_default(),
             None => known.delivery(request, &task, &starts),
         };
-        if let Some(Placement::Overlay(role)) = &place {
-            (task.facts.residue_classes, task.facts.max_sources) = (role.of, role.of);
-        } else if task.facts.spread == SpreadRule::Equal || task.facts.delivery != Delivery::Push {
+        let is_of_overlay = matches!(place, Some(Placement::Overlay(_)));
+        if task.facts.spread == SpreadRule::Equal || task.facts.delivery != Delivery::Push && !is_of_overlay {
             // No other source covers the part of one that is not there; of pulled ones, none without repair symbols.
             task.facts.residue_classes = sources.len() as u8;
             // And a source that comes later has no part.
@@ -126,7 +129,7 @@ impl Deliveries {
                 self.open_flow_as(turn, catalog, id, flow, (plan, None));
             }
             (Some(Placement::Group { .. }), None) => {}
-            (Some(Placement::Overlay(role)), _) => self.open_in_mesh(turn, catalog, id, role),
+            (Some(Placement::Overlay(parents)), _) => self.open_in_overlay(turn, catalog, id, parents),
         }
         Ok(id)
     }
@@ -214,6 +217,7 @@ impl Deliveries {
                 flow.state = FlowState::Pushing;
             }
         }
+        let is_of_overlay = task.is_of_overlay();
         if said.version == task.facts.flows_version {
             task.list = None;
         } else if said.version > task.facts.flows_version {
@@ -222,6 +226,9 @@ impl Deliveries {
             self.agenda.changed.insert(id);
         } else if task.list.is_none() {
             task.list = Some(turn.retry());
+        }
+        if is_of_overlay {
+            self.look_for_slow(turn, catalog, id);
         }
     }
 

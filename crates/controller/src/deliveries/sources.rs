@@ -25,6 +25,8 @@ impl Deliveries {
             let Some(place) = task.flows.iter().position(|its| its.facts.flow == flow) else { continue };
             let entry = &mut task.flows[place];
             if entry.facts.incarnation != info.incarnation {
+                // What it received before it has forgotten.
+                self.overlays.leave(task.facts.object, node);
                 self.close_flow(turn, catalog, flow, false);
                 self.agenda.changed.insert(id);
                 continue;
@@ -86,6 +88,7 @@ impl Deliveries {
         node: NodeId,
         object: ObjectId,
     ) {
+        self.overlays.lose(object, node);
         for (flow, id) in self.tasks.of_source(node) {
             if self.tasks.get(id).is_some_and(|task| task.facts.object == object) {
                 self.close_flow(turn, catalog, flow, true);

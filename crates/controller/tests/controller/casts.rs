@@ -1,5 +1,7 @@
 //! Casts: whom the controller tells, in which order a group comes to be, and what happens to those that are late, silent or gone.
 
+use std::collections::BTreeMap;
+
 use headwater_controller::{ControllerCommand, ControllerConfig, GroupRange};
 use headwater_units::{Bytes, FlowId, NodeId, PathId, Symbols};
 use headwater_wire::{
@@ -8,7 +10,7 @@ use headwater_wire::{
     ToController, ToNode, ToReceiver, ToSource, WhyUnicast,
 };
 
-use crate::harness::{Bench, info, ms, node, request};
+use crate::harness::{Bench, assert_trees, by_stripe, info, ms, node, request};
 
 /// Whoever asks is no node.
 const ASKER: PathId = PathId(1000);
@@ -259,9 +261,9 @@ fn where_multicast_does_not_work_receivers_pass_on_to_each_other() {
     let pushes: Vec<Push> = bench.pushes(SOURCE);
     let mut own: Vec<(NodeId, u8)> = pushes.iter().map(|push| (push.receiver, push.index)).collect();
     own.sort();
-    assert_eq!(own, [(node(2), 0), (node(3), 1), (node(4), 2)], "another class to each");
+    assert_eq!(own, [(node(2), 0), (node(3), 1), (node(4), 2)], "another stripe to each");
     assert!(pushes.iter().all(|push| push.role == FlowRole::Single && push.of == 3));
-    for (class, n) in (0..3).zip([2, 3, 4]) {
+    for (stripe, n) in (0..3).zip([2, 3, 4]) {
         let (mut on, mut granted) = (Vec::new(), None);
         for control in bench.heard(n) {
             match control {
@@ -272,10 +274,10 @@ fn where_multicast_does_not_work_receivers_pass_on_to_each_other() {
                 _ => {}
             }
         }
-        assert!(on.iter().all(|push| push.role == FlowRole::Relay && (push.index, push.of) == (class, 3)));
+        assert!(on.iter().all(|push| push.role == FlowRole::Relay && (push.index, push.of) == (stripe, 3)));
         assert_eq!(on.len(), 2, "to both others");
         let (delivery, flows) = granted.unwrap();
-        assert_eq!((delivery, flows.len()), (Delivery::Pull { initial_window: 21 }, 3));
+        assert_eq!((delivery, flows.len()), (Delivery::Overlay { window: 16 }, 3));
         assert!(flows.iter().all(|flow| flow.relays == (flow.node != node(SOURCE))));
     }
     assert_eq!(
@@ -304,33 +306,23 @@ fn in_rack(n: u8, rack: &str) -> NodeInfo {
     NodeInfo { rack: Some((rack.to_owned(), None)), ..info(n) }
 }
 
-/// By class: who grants it, and whether it is to be passed on.
-fn by_class(flows: &[FlowGrant]) -> Vec<(u8, bool)> {
-    let mut flows: Vec<&FlowGrant> = flows.iter().collect();
-    flows.sort_by_key(|flow| flow.index);
-    assert!(flows.iter().zip(0..).all(|(flow, class)| flow.index == class), "one of each class");
-    flows.iter().map(|flow| (flow.node.0[0], flow.passed_on)).collect()
-}
-
 #[test]
-fn a_class_enters_each_rack_once_and_is_handed_on_there() {
+fn each_stripe_enters_each_rack_once_and_is_handed_on_there() {
     let mut bench = two_racks();
-    for (n, given_by) in [
-        (2, [(SOURCE, true), (3, false), (4, true), (3, false)]),
-        (3, [(2, false), (SOURCE, true), (2, false), (5, true)]),
-        (4, [(2, true), (5, false), (SOURCE, true), (5, false)]),
-        (5, [(4, false), (3, true), (4, false), (SOURCE, true)]),
-    ] {
-        let (_, flows) = bench.granted(n).unwrap();
-        assert_eq!(by_class(&flows), given_by, "receiver {n}");
+    let parents: BTreeMap<u8, Vec<u8>> =
+        (2..=5).map(|n| (n, by_stripe(&bench.granted(n).unwrap().1))).collect();
+    assert_trees(SOURCE, &parents);
+    for rack in [[2, 3], [4, 5]] {
+        let enters = |stripe: usize| rack.iter().filter(|n| !rack.contains(&parents[*n][stripe])).count();
+        assert_eq!([0, 1, 2, 3].map(enters), [1; 4], "into {rack:?}");
     }
     assert_eq!(bench.route(), CastRoute::Overlay { members: 4, why: WhyUnicast::NoGroups, racks: 2 });
 
     // Who comes late to a rack is served from within.
     bench.say(6, ToController::Hello(in_rack(6, "b")));
     bench.say(6, ToController::Request(Request { delivery: None, ..request(6, 77, "object-1") }));
-    let (_, flows) = bench.granted(6).unwrap();
-    assert_eq!(by_class(&flows), [(4, false), (5, false), (4, false), (5, false)]);
+    let parents = by_stripe(&bench.granted(6).unwrap().1);
+    assert!(parents.len() == 4 && parents.iter().all(|n| [4, 5].contains(n)), "{parents:?}");
 }
 
 #[test]
@@ -382,14 +374,10 @@ fn who_asks_while_others_pass_it_on_is_served_by_them() {
     bench.follow(4);
     bench.join(5);
     bench.say(5, ToController::Request(Request { delivery: None, ..request(5, 77, "object-1") }));
-    // The one that came before has taken over a class, which it passes on.
-    for (n, others) in
-        [(4, [(node(2), 0, true), (node(3), 1, false)]), (5, [(node(3), 1, false), (node(4), 0, false)])]
-    {
-        let (_, flows) = bench.granted(n).unwrap();
-        let of: Vec<(NodeId, u8, bool)> =
-            flows.iter().map(|flow| (flow.node, flow.index, flow.passed_on)).collect();
-        assert_eq!(of, others, "host {n}");
+    // The one that came before sends nothing yet, and passes it on.
+    for (n, parents) in [(4, [2, 2, 3, 3]), (5, [4; 4])] {
+        let (delivery, flows) = bench.granted(n).unwrap();
+        assert_eq!((delivery, by_stripe(&flows)), (Delivery::Overlay { window: 12 }, parents.to_vec()));
     }
 }
 
@@ -512,7 +500,9 @@ fn a_receiver_that_is_forgotten_while_it_waits_passes_nothing_on() {
     bench.command(ControllerCommand::ForgetNode { node: node(3) });
     bench.pass(ms(300));
     let (_, grants) = bench.granted(2).unwrap();
-    assert_eq!(grants.iter().map(|grant| grant.node).collect::<Vec<_>>(), [node(SOURCE)]);
+    assert!(grants.iter().all(|grant| grant.node == node(SOURCE) && !grant.relays), "{grants:?}");
+    let task = bench.view().tasks.into_iter().find(|task| task.receiver == node(2)).unwrap().task;
+    assert_eq!(bench.sources(task), [SOURCE; 4], "all stripes come from the source");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A controller on a bench: inputs by hand, outputs sorted by who gets them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_controller::{
     Controller, ControllerCommand, ControllerConfig, ControllerEvent, ControllerView, FlowStatus, TaskRecord,
@@ -304,11 +304,17 @@ impl Bench {
 }
 
 pub(crate) fn silent(flow: FlowId, silent: Duration) -> FlowView {
-    FlowView { flow, bytes: Bytes::ZERO, rate: BitRate::ZERO, silent }
+    FlowView { flow, bytes: Bytes::ZERO, rate: BitRate::ZERO, silent, behind: Duration::ZERO }
 }
 
 pub(crate) fn delivering(flow: FlowId, rate: u64) -> FlowView {
-    FlowView { flow, bytes: Bytes::mib(1), rate: BitRate::new(rate), silent: Duration::ZERO }
+    FlowView {
+        flow,
+        bytes: Bytes::mib(1),
+        rate: BitRate::new(rate),
+        silent: Duration::ZERO,
+        behind: Duration::ZERO,
+    }
 }
 
 pub(crate) fn report(flow: FlowId, theta: f64, rtt: Option<Duration>) -> Control {
@@ -323,4 +329,28 @@ pub(crate) fn report(flow: FlowId, theta: f64, rtt: Option<Duration>) -> Control
         starved: false,
     };
     Control::Controller(ToController::Report { flows: vec![report] })
+}
+
+/// By stripe: who sends it.
+pub(crate) fn by_stripe(flows: &[FlowGrant]) -> Vec<u8> {
+    let mut flows: Vec<&FlowGrant> = flows.iter().collect();
+    flows.sort_by_key(|flow| flow.index);
+    let of = flows[0].of;
+    assert!(
+        flows.iter().map(|flow| (flow.index, flow.of)).eq((0..of).map(|stripe| (stripe, of))),
+        "{flows:?}"
+    );
+    flows.iter().map(|flow| flow.node.0[0]).collect()
+}
+
+/// By receiver and stripe, who sends it: the source sends each stripe once, and all ways lead to it.
+pub(crate) fn assert_trees(source: u8, parents: &BTreeMap<u8, Vec<u8>>) {
+    for stripe in 0..parents.first_key_value().map_or(0, |(_, its)| its.len()) {
+        let first = parents.values().filter(|its| its[stripe] == source);
+        assert_eq!(first.count(), 1, "stripe {stripe} of {parents:?}");
+        for node in parents.keys() {
+            let way = std::iter::successors(Some(*node), |at| Some(parents.get(at)?[stripe]));
+            assert!(way.take(parents.len() + 1).any(|at| at == source), "stripe {stripe} of {parents:?}");
+        }
+    }
 }

@@ -6,6 +6,7 @@ mod departures;
 mod flows;
 mod harness;
 mod names;
+mod overlays;
 mod registry;
 mod starts;
 mod swarm_detection;

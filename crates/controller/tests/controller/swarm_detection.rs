@@ -6,14 +6,14 @@ use headwater_wire::{
     Control, Delivery, FlowGrant, FlowRole, NodeInfo, Outcome, Request, ToController, ToReceiver, ToSource,
 };
 
-use crate::harness::{Accepted, Bench, delivering, info, ms, node, request};
+use crate::harness::{Accepted, Bench, by_stripe, delivering, info, ms, node, request};
 
-fn bench() -> Bench {
+pub(crate) fn bench() -> Bench {
     Bench::with(ControllerConfig { groups: Vec::new(), ..ControllerConfig::default() }).holders([1])
 }
 
 /// What a get asks that can pass on.
-fn wish(n: u8) -> Request {
+pub(crate) fn wish(n: u8) -> Request {
     Request { delivery: None, passes_on: true, ..request(n, 1, "object-1") }
 }
 
@@ -32,7 +32,7 @@ fn report(bench: &mut Bench, n: u8, get: &Accepted, rate: u64) {
 fn anew(bench: &mut Bench, n: u8) -> Option<(TaskId, u32, Vec<FlowGrant>)> {
     bench.heard(n).into_iter().find_map(|control| match control {
         Control::Receiver(ToReceiver::Accepted { task, version, delivery, flows, .. }) => {
-            assert!(matches!(delivery, Delivery::Pull { .. }));
+            assert!(matches!(delivery, Delivery::Overlay { .. }));
             Some((task, version, flows))
         }
         _ => None,
@@ -40,7 +40,7 @@ fn anew(bench: &mut Bench, n: u8) -> Option<(TaskId, u32, Vec<FlowGrant>)> {
 }
 
 /// So many at a slow rate, 10 ms apart, until the overlay should have begun.
-fn swarm(bench: &mut Bench, receivers: &[u8], rate: u64) -> Vec<Accepted> {
+pub(crate) fn swarm(bench: &mut Bench, receivers: &[u8], rate: u64) -> Vec<Accepted> {
     let gets: Vec<Accepted> = receivers
         .iter()
         .map(|n| {
@@ -63,7 +63,7 @@ fn gets_that_will_take_long_go_on_as_an_overlay() {
         let stop = Control::Source(ToSource::Stop { flow: get.flows[0].flow });
         assert!(stopped.contains(&stop), "nobody pushes any more");
     }
-    for ((class, n), get) in (0u8..).zip([2, 3, 4]).zip(&gets) {
+    for ((stripe, n), get) in (0u8..).zip([2, 3, 4]).zip(&gets) {
         let heard = bench.heard(n);
         let relays = heard
             .iter()
@@ -72,8 +72,8 @@ fn gets_that_will_take_long_go_on_as_an_overlay() {
         bench.sent.extend(heard.into_iter().map(|control| (crate::harness::path(n), control)));
         let (task, version, flows) = anew(&mut bench, n).expect("it is told to begin anew");
         assert_eq!((task, version, flows.len()), (get.task, 1, 3));
-        let own: Vec<u8> = flows.iter().filter(|flow| flow.passed_on).map(|flow| flow.index).collect();
-        assert_eq!(own, [class], "from the source");
+        let own: Vec<u8> = flows.iter().filter(|flow| !flow.relays).map(|flow| flow.index).collect();
+        assert_eq!(own, [stripe], "from the source");
     }
     assert_eq!(bench.controller.stats().tasks_regrouped, 3);
 }
@@ -95,21 +95,21 @@ fn who_begins_anew_is_told_until_it_says_so() {
     bench.say(3, ToController::Fin { task: gets[1].task, outcome: Outcome::Done });
     bench.lose_path(3);
     bench.pass(ms(10));
-    assert_eq!(bench.task(gets[0].task).flows.len(), 2, "nobody else has it");
+    assert_eq!(bench.sources(gets[0].task), [1; 4], "nobody else has it");
 }
 
 #[test]
-fn who_comes_later_takes_over_a_class() {
+fn who_comes_later_has_all_stripes_and_passes_some_on() {
     let mut bench = bench();
     swarm(&mut bench, &[2, 3], 5_000_000);
     let get = begin(&mut bench, 4);
-    let of: Vec<_> = get.flows.iter().map(|flow| (flow.node, flow.index, flow.passed_on)).collect();
-    assert_eq!(of, [(node(2), 0, true), (node(3), 1, false)]);
+    assert_eq!(by_stripe(&get.flows), [2, 2, 3, 3]);
     bench.join(5);
     let other = bench.ask(5, Request { passes_on: false, ..wish(5) });
-    let of: Vec<_> = other.flows.iter().map(|flow| (flow.node, flow.index, flow.passed_on)).collect();
-    assert_eq!(of, [(node(3), 1, false), (node(4), 0, false)], "and passes nothing on");
-    let pushed = bench.ask(6, Request { delivery: Some(Delivery::Push), ..wish(6) });
+    assert_eq!(by_stripe(&other.flows), [4; 4], "and passes nothing on");
+    let third = begin(&mut bench, 6);
+    assert!(!by_stripe(&third.flows).contains(&5));
+    let pushed = bench.ask(7, Request { delivery: Some(Delivery::Push), ..wish(7) });
     assert_eq!(pushed.flows.iter().map(|flow| flow.node).collect::<Vec<_>>(), [node(1)]);
 }
 

@@ -222,7 +222,7 @@ fn a_source_that_says_nothing_leaves_receivers_to_pass_on_to_each_other() {
     let pushes = bench.installed([2, 3, 4]);
     bench.all_ready(1..=4);
     bench.pass(ms(1600));
-    assert!(matches!(bench.accepted(2), Some((Delivery::Pull { .. }, _))));
+    assert!(matches!(bench.accepted(2), Some((Delivery::Overlay { .. }, _))));
     let stops = |control: &Control| matches!(control, Control::Source(ToSource::Stop { flow }) if *flow == pushes[0].flow);
     assert!(bench.heard(SOURCE).iter().any(stops));
     assert!(bench.heard(3).iter().any(|control| matches!(control, Control::Node(ToNode::RemoveTree { .. }))));

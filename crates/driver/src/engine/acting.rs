@@ -182,7 +182,6 @@ impl Engine {
             SourceEvent::Release { flow, block } => {
                 self.sources.release(flow, block, &mut self.jobs.buffers);
             }
-            SourceEvent::Wanted { .. } => unreachable!("the node tells its receivers"),
         }
     }
 }

@@ -22,12 +22,11 @@ impl Engine {
             sockets.out.set_max_group(node.source_mut().quantum(datagram.flow));
             let Some((object, size)) = sources.cut_of(datagram.flow) else { return sockets.unsendable += 1 };
             (symbol_size, symbol) = (size, Some(header.symbol));
-            if node.passes_on(object) {
+            block = sources.block(datagram.flow, header.symbol);
+            if block.is_none() {
+                // It is passed on before its block is whole.
                 coming = fetches.symbol(object, size, header.symbol);
-            }
-            if coming.is_none() {
-                block = sources.block(datagram.flow, header.symbol);
-                if block.is_none() {
+                if coming.is_none() {
                     debug_assert!(false, "a symbol of a block that is not ready");
                     return sockets.unsendable += 1;
                 }

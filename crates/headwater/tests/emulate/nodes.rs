@@ -161,7 +161,6 @@ impl Delivery {
                 of,
                 group: None,
                 relays: false,
-                passed_on: true,
             });
         }
 

@@ -11,8 +11,7 @@ use crate::ProbeId;
 
 /// An action for the driver, or an event.
 pub enum NodeAction<P, A> {
-    /// Send a datagram of a flow, under its key ([`Node::key`](super::Node::key)). Of a symbol of an object that this node passes on
-    /// ([`Node::passes_on`](super::Node::passes_on)) the bytes lie with those that are being received, or in a block that is ready.
+    /// Send a datagram of a flow, under its key ([`Node::key`](super::Node::key)).
     Transmit {
         /// Who says it.
         by: By,
@@ -28,7 +27,7 @@ pub enum NodeAction<P, A> {
         /// What to say.
         control: Box<Control>,
     },
-    /// Keep the payload of a symbol, and answer with [`Node::kept`](super::Node::kept).
+    /// Keep the payload of a symbol.
     Keep {
         /// The fetch that wants it.
         fetch: FetchId,
@@ -44,7 +43,7 @@ pub enum NodeAction<P, A> {
     /// Something about what is sent. What it asks for is answered by [`Node::tell_source`](super::Node::tell_source); a path at once,
     /// if the driver knows one.
     Source(SourceEvent),
-    /// A fetch's object is passed on as it comes: its blocks may be asked for by [`SourceEvent::Prepare`].
+    /// A fetch's object is passed on while it comes: each block that is whole may be asked for by [`SourceEvent::Prepare`].
     Coming {
         /// The fetch.
         fetch: FetchId,

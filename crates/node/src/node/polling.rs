@@ -21,7 +21,7 @@ where
     pub fn poll(&mut self, now: Time, room: Room) -> Option<NodeAction<P, A>> {
         loop {
             if self.has_rare(now)
-                && let Some(action) = self.poll_rare(now, room)
+                && let Some(action) = self.poll_rare(now)
             {
                 return Some(action);
             }
@@ -32,9 +32,7 @@ where
                         return Some(NodeAction::Keep { fetch, flow, symbol, parcel: self.parcel.take() });
                     }
                     Output::Event(FromFetch(fetch, event)) => {
-                        if let Some(action) = self.on_fetch_event(now, fetch, event) {
-                            return Some(action);
-                        }
+                        return Some(self.on_fetch_event(now, fetch, event));
                     }
                     Output::Wake(until) => self.receivers.rest(now, until),
                 }
@@ -43,11 +41,7 @@ where
             } else if room == Room::Free && self.source.is_due(now) {
                 match self.source.machine.poll(now) {
                     Output::Transmit(packet) => return Some(self.says(By::Source, packet)),
-                    Output::Event(event) => {
-                        if let Some(action) = self.on_source_event(now, event) {
-                            return Some(action);
-                        }
-                    }
+                    Output::Event(event) => return Some(self.on_source_event(event)),
                     Output::Wake(until) => self.source.rest(now, until),
                 }
             } else {
@@ -62,12 +56,11 @@ where
         !self.out.is_empty()
             || self.trees.has_actions()
             || self.probes.has_actions()
-            || self.decoding.is_some()
             || self.rarely_due.is_some_and(|at| at <= now)
     }
 
     #[inline(never)]
-    fn poll_rare(&mut self, now: Time, room: Room) -> Option<NodeAction<P, A>> {
+    fn poll_rare(&mut self, now: Time) -> Option<NodeAction<P, A>> {
         loop {
             if let Some(action) = self.out.pop_front() {
                 return Some(action);
@@ -82,16 +75,6 @@ where
                 self.probes.tick(now);
                 self.trees.tick(now);
                 self.plan_rare();
-            } else if self.decoding.is_some() {
-                // What can leave still does: with the decoder the symbols cannot be read.
-                if room != Room::Full && self.source.is_due(now) {
-                    if let Some(action) = self.poll_source(now) {
-                        return Some(action);
-                    }
-                } else if let Some((fetch, block, command)) = self.decoding.take() {
-                    self.source.handle(now, Input::Command(command));
-                    return Some(NodeAction::Fetch(fetch, ReceiverEvent::Decode { block }));
-                }
             } else {
                 return None;
             }
@@ -112,18 +95,7 @@ where
 
     // ---- the source
 
-    fn poll_source(&mut self, now: Time) -> Option<NodeAction<P, A>> {
-        match self.source.machine.poll(now) {
-            Output::Transmit(packet) => Some(self.says(By::Source, packet)),
-            Output::Event(event) => self.on_source_event(now, event),
-            Output::Wake(until) => {
-                self.source.rest(now, until);
-                None
-            }
-        }
-    }
-
-    fn on_source_event(&mut self, now: Time, event: SourceEvent) -> Option<NodeAction<P, A>> {
+    fn on_source_event(&mut self, event: SourceEvent) -> NodeAction<P, A> {
         match &event {
             SourceEvent::Opened(opened) => {
                 self.passing_on.opened(opened.flow, opened.object);
@@ -135,45 +107,29 @@ where
                 self.flows.retire(*flow);
                 self.trees.source_closed(*flow);
             }
-            &SourceEvent::Wanted { object, block, class, symbols } => {
-                let wanted = ReceiverCommand::Wanted { block, class, symbols };
-                if let Some(wanted) = self.passing_on.wanted(object, wanted) {
-                    self.receivers.handle(now, Input::Command(wanted));
-                }
-                return None;
-            }
             SourceEvent::Prepare { .. } | SourceEvent::Release { .. } => {}
         }
-        Some(NodeAction::Source(event))
+        NodeAction::Source(event)
     }
 
     // ---- the receivers
 
-    fn on_fetch_event(
-        &mut self,
-        now: Time,
-        fetch: FetchId,
-        event: ReceiverEvent,
-    ) -> Option<NodeAction<P, A>> {
-        match (self.passing_on.on_event(fetch, &event), &event) {
-            (Some(command), &ReceiverEvent::Decode { block }) => {
-                self.decoding = Some((fetch, block, command));
-                return None;
-            }
-            (Some(command), _) => {
-                if let SourceCommand::Arriving { object, what: Arriving::Over } = command {
-                    self.out.push_back(NodeAction::Gone { object });
-                }
-                self.source.handle(now, Input::Command(command));
-            }
-            (None, ReceiverEvent::Bind(bind)) => {
-                let cut = self.passing_on.cut(fetch).expect("a flow is granted with its object");
-                self.flows.receive(bind.flow, &bind.key, cut.symbol_size, bind.passed_on);
-            }
-            (None, ReceiverEvent::Unbind { flow }) => self.flows.forget(*flow),
-            (None, _) => {}
+    fn on_fetch_event(&mut self, now: Time, fetch: FetchId, event: ReceiverEvent) -> NodeAction<P, A> {
+        while let Some(command) = self.passing_on.withdraw_parts(fetch, &event) {
+            self.source.handle(now, Input::Command(command));
         }
-        Some(NodeAction::Fetch(fetch, event))
+        if let Some(object) = self.passing_on.on_event(fetch, &event) {
+            self.end_passing_on(now, object);
+        }
+        match &event {
+            ReceiverEvent::Bind(bind) => {
+                let cut = self.passing_on.cut(fetch).expect("a flow is granted with its object");
+                self.flows.receive(bind.flow, &bind.key, cut.symbol_size);
+            }
+            ReceiverEvent::Unbind { flow } => self.flows.forget(*flow),
+            _ => {}
+        }
+        NodeAction::Fetch(fetch, event)
     }
 
     // ---- trees and probes
@@ -225,7 +181,7 @@ where
         }
         self.parcel = Some(parcel);
         let packet = Packet { path: BY_TREE, ecn: Ecn::NotEct, datagram };
-        self.hand_to_receivers(now, packet, true);
+        self.hand_to_receivers(now, packet);
     }
 }
 

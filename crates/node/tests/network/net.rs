@@ -88,7 +88,7 @@ pub(crate) struct Host {
     pub(crate) node: Machine,
     pub(crate) got: Reception,
     pub(crate) sent: u64,
-    /// Of those, symbols of blocks that were not whole.
+    /// Of those, symbols that left before all of the object was here.
     pub(crate) sent_early: u64,
     /// What was said of passing the object on.
     pub(crate) coming: bool,
@@ -268,7 +268,7 @@ impl Net {
         match action {
             NodeAction::Transmit { packet, .. } => self.transmit(host, packet),
             NodeAction::Tell { control, .. } => self.on_controller(host, *control),
-            NodeAction::Keep { fetch, flow, symbol, parcel } => {
+            NodeAction::Keep { flow, symbol, parcel, .. } => {
                 let it = &mut self.hosts[host];
                 if self.written {
                     let bytes = parcel.and_then(|parcel| parcel.bytes);
@@ -279,7 +279,6 @@ impl Net {
                     assert!(brought == content::payload(symbol, T), "the payload of another symbol");
                 }
                 it.got.keep(flow, symbol);
-                it.node.kept(now, fetch, symbol);
             }
             NodeAction::Fetch(_, event) => self.on_fetch(host, event),
             NodeAction::Source(event) => self.on_source(host, event),
@@ -321,12 +320,10 @@ impl Net {
     /// What is sent is here.
     fn note_sent(&mut self, host: usize, datagram: &Datagram) {
         let Body::Symbol(SymbolHeader { symbol, .. }) = datagram.body else { return };
-        let it = &mut self.hosts[host];
+        let (blocks, it) = (self.geometry().layout().block_count() as usize, &mut self.hosts[host]);
+        assert!(it.got.whole.contains(&symbol.block), "host {host} has not all of {}", symbol.block);
         it.sent += 1;
-        if !it.got.whole.contains(&symbol.block) {
-            assert!(it.got.has(symbol), "host {host} has no {symbol:?}");
-            it.sent_early += 1;
-        }
+        it.sent_early += u64::from(it.got.whole.len() < blocks);
     }
 
     fn transmit(&mut self, host: usize, packet: Packet) {
@@ -366,7 +363,6 @@ impl Net {
                 }
             }
             SourceEvent::Opened(_) | SourceEvent::Closed { .. } | SourceEvent::Release { .. } => {}
-            SourceEvent::Wanted { .. } => panic!("the node's receivers are told"),
         }
     }
 
@@ -382,7 +378,7 @@ impl Net {
                 let grants = legs.iter().zip(0..).map(|(leg, index)| {
                     let (at, relays) = (vec![address(leg.from)], leg.role == FlowRole::Relay);
                     let grant = grant(leg.flow, node(leg.from), key(leg.flow), index, of);
-                    FlowGrant { at, relays, passed_on: !relays, ..grant }
+                    FlowGrant { at, relays, ..grant }
                 });
                 let (number, task) = (request.request, TaskId(request.request));
                 let grants = grants.collect();

@@ -180,7 +180,7 @@ impl Director {
             role,
         };
         self.say(source, ToSource::Push(push));
-        FlowGrant { flow, node, at: Vec::new(), key, index, of, group, relays: false, passed_on: true }
+        FlowGrant { flow, node, at: Vec::new(), key, index, of, group, relays: false }
     }
 }
 

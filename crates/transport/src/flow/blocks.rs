@@ -8,7 +8,7 @@
 //! A block is released when nothing of it is left to send, to resend or in flight.
 
 use headwater_machine::{Output, SortedMap};
-use headwater_units::{BlockIndex, FlowId};
+use headwater_units::{BlockIndex, Esi, FlowId};
 
 use super::SourceEvent;
 
@@ -24,6 +24,8 @@ pub(crate) struct Block {
     asked: Option<bool>,
     /// Ready: with repair symbols or without.
     ready: Option<bool>,
+    /// Of a block that is still coming: symbols below this one are here; none once it is known to be whole.
+    below: Option<u32>,
     /// Packets of it in flight.
     pub(crate) in_flight: u32,
     to_resend: u32,
@@ -33,6 +35,16 @@ impl Block {
     /// Whether a symbol of the block can be named now.
     pub(crate) fn is_ready(&self, repair: bool) -> bool {
         self.ready.is_some_and(|with_repair| with_repair || !repair)
+    }
+
+    /// Whether it is a block that is still coming.
+    pub(crate) fn is_partly_here(&self) -> bool {
+        self.below.is_some() && self.ready.is_none()
+    }
+
+    /// Whether a symbol has come of a block that is still coming. It has not been verified: who asks again is to have what is.
+    pub(crate) fn has(&self, esi: Esi, attempt: u8) -> bool {
+        attempt == 0 && self.below.is_some_and(|below| esi.0 < below)
     }
 
     fn in_use(&self) -> bool {
@@ -74,6 +86,13 @@ impl BlockTable {
                 true
             }
             _ => false,
+        }
+    }
+
+    /// A block that was asked for is here up to this symbol.
+    pub(crate) fn on_partly_here(&mut self, block: BlockIndex, below: Esi) {
+        if let Some(entry) = self.blocks.get_mut(&block.0).filter(|entry| entry.asked.is_some()) {
+            entry.below = Some(below.0);
         }
     }
 

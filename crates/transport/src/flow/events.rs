@@ -25,18 +25,6 @@ pub enum SourceEvent {
         /// Repair symbols are wanted.
         repair: bool,
     },
-    /// Whoever this node passes an object on to wants so many symbols of a class of a block that is still coming, more than are
-    /// its part: they are to be had where the class comes from ([`ReceiverCommand::Wanted`](crate::ReceiverCommand::Wanted)).
-    Wanted {
-        /// The object.
-        object: ObjectId,
-        /// The block.
-        block: BlockIndex,
-        /// Remainder of its ESIs modulo the number of classes.
-        class: u8,
-        /// Number of symbols of the class, from its first one on.
-        symbols: u32,
-    },
     /// No symbol of this block will be named again, unless it is prepared anew.
     Release {
         /// The flow.

@@ -35,13 +35,11 @@ mod config;
 mod group;
 mod pull_flow;
 pub mod queue;
-mod relay;
 mod runs;
 mod session;
 
 pub use config::PullFlowConfig;
 pub(crate) use pull_flow::{Common, PullFlow};
-pub(crate) use relay::Relays;
 pub use session::{Ask, Session};
 
 pub use crate::task::{SessionConfig, SessionFlow, SessionStats};

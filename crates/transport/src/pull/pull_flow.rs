@@ -20,12 +20,11 @@ use headwater_wire::{Body, Class, FlowRole, Pull, Push, SymbolHeader, Want};
 
 use super::group::{MemberPull, MemberSays, Members};
 use super::runs::Runs;
-use crate::SourceEvent;
 use crate::flow::in_flight::AckOutcome;
 use crate::flow::paths::{PathNews, Paths, Unanswered};
 use crate::flow::{FlowCounters, FlowStats, Shared, SourceFlow};
+use crate::pull::PullFlowConfig;
 use crate::pull::queue::Served;
-use crate::pull::{PullFlowConfig, Relays};
 
 /// A receiver may have asked for so many first windows that were not sent: more than its window, since it asks again for what
 /// it takes for lost.
@@ -44,8 +43,6 @@ pub(crate) struct PullFlow {
     /// Which addresses have answered, where that is asked.
     paths: Option<Paths>,
     challenged_at: Option<Time>,
-    /// The object is still coming, and sent on as it comes.
-    relays: bool,
     runs: Runs,
     /// Symbols that may leave unasked.
     pushes: u32,
@@ -66,8 +63,6 @@ pub(crate) struct PullFlow {
 /// State that the pulled flows of a host share.
 #[derive(Debug, Default)]
 pub(crate) struct Common {
-    /// Objects that are sent on while they come.
-    pub(crate) relays: Relays,
     /// What the pull that was heard last says to its flow's group.
     pub(crate) says: Option<(FlowId, MemberSays)>,
 }
@@ -112,7 +107,6 @@ impl PullFlow {
         initial_window: u16,
         geometry: Geometry,
         shared: &mut Shared,
-        relays: &Relays,
     ) -> Self {
         let window = super::window(initial_window);
         let most_asked = u64::from(MOST_WINDOWS * window);
@@ -123,8 +117,7 @@ impl PullFlow {
                 Role::Group(Members::new(members, most_asked, !config.validates_paths))
             }
         };
-        let relays = relays.has(push.object, push.flow);
-        let mut runs = Runs::new(push.flow, geometry, config.open_blocks, config.prepare_ahead, relays);
+        let mut runs = Runs::new(push.flow, geometry, config.open_blocks, config.prepare_ahead);
         let mut pushes = 0;
         if !matches!(role, Role::Attached { .. }) {
             let (index, of) = (push.index, push.of);
@@ -142,7 +135,6 @@ impl PullFlow {
             path: None,
             paths: config.validates_paths.then(Paths::default),
             challenged_at: None,
-            relays,
             runs,
             pushes,
             served: Served::default(),
@@ -166,23 +158,6 @@ impl PullFlow {
         }
     }
 
-    /// Whether something is wanted that is not at hand.
-    fn is_starved(&self) -> bool {
-        if self.relays { self.runs.wants_more() } else { self.runs.is_starved() }
-    }
-
-    // ---- what the driver says
-
-    /// A block of the object has become whole, of which these symbols had come by themselves.
-    pub(crate) fn on_whole(&mut self, block: BlockIndex, symbols: &[u32]) {
-        self.runs.on_whole(block, symbols);
-    }
-
-    /// What had come of a block, or of all, was thrown away.
-    pub(crate) fn on_anew(&mut self, block: Option<BlockIndex>) {
-        self.runs.on_anew(block);
-    }
-
     // ---- what the receiver says
 
     /// A pull came. Returns what it says to the flow's group, if it is attached to one.
@@ -193,7 +168,6 @@ impl PullFlow {
         path: PathId,
         pull: &Pull,
         shared: &mut Shared,
-        relays: &mut Relays,
     ) -> Option<(FlowId, MemberSays)> {
         // Nobody pulls a group's flow.
         if matches!(self.role, Role::Group(_)) {
@@ -209,12 +183,10 @@ impl PullFlow {
         }
         match &self.role {
             Role::Single | Role::Group(_) => {
-                self.ask(pull, shared, relays);
+                self.ask(pull, shared);
                 None
             }
-            Role::Attached { .. } | Role::Detached { .. } => {
-                self.on_pull_of_member(now, pull, shared, relays)
-            }
+            Role::Attached { .. } | Role::Detached { .. } => self.on_pull_of_member(now, pull, shared),
         }
     }
 
@@ -234,7 +206,6 @@ impl PullFlow {
         now: Time,
         pull: &Pull,
         shared: &mut Shared,
-        relays: &mut Relays,
     ) -> Option<(FlowId, MemberSays)> {
         match &mut self.role {
             &mut Role::Attached { group } if !pull.detached => {
@@ -245,7 +216,7 @@ impl PullFlow {
             // It leaves by itself.
             &mut Role::Attached { group } => {
                 self.begin_detached(group, None);
-                self.ask(pull, shared, relays);
+                self.ask(pull, shared);
                 Some((group, MemberSays::Leaves))
             }
             Role::Detached { telling, .. } if !pull.detached => {
@@ -262,7 +233,7 @@ impl PullFlow {
                     let group = *group;
                     self.begin_detached(group, None);
                 }
-                self.ask(pull, shared, relays);
+                self.ask(pull, shared);
                 None
             }
             Role::Single | Role::Group(_) => None,
@@ -270,7 +241,7 @@ impl PullFlow {
     }
 
     #[inline]
-    fn ask(&mut self, pull: &Pull, shared: &mut Shared, relays: &mut Relays) {
+    fn ask(&mut self, pull: &Pull, shared: &mut Shared) {
         let Some(more) = self.newer(pull) else { return };
         self.asked = (self.asked + u64::from(more)).min(self.most_asked);
         self.fin = pull.fin;
@@ -279,19 +250,6 @@ impl PullFlow {
         }
         for want in pull.wants.iter().flatten() {
             self.runs.want(want, false, &mut shared.out);
-            if self.relays {
-                self.want_of_relay(want, shared, relays);
-            }
-        }
-    }
-
-    /// What is not here may have to be asked for.
-    fn want_of_relay(&self, want: &Want, shared: &mut Shared, relays: &mut Relays) {
-        let (object, block) = (self.push.object, want.block);
-        let source_symbols = self.runs.source_symbols(block);
-        if let Some((class, symbols)) = relays.want(object, want, source_symbols) {
-            let wanted = SourceEvent::Wanted { object, block, class, symbols };
-            shared.out.push_back(Output::Event(wanted));
         }
     }
 
@@ -459,7 +417,7 @@ impl SourceFlow for PullFlow {
     fn stats(&self) -> FlowStats {
         FlowStats {
             window: Packets::new(f64::from(self.window)),
-            starved: self.is_starved(),
+            starved: self.runs.is_starved(),
             paused: self.paused,
             counters: FlowCounters { bad_work: self.runs.refused(), ..self.counters },
             ..FlowStats::unmeasured(&self.push)
@@ -488,7 +446,7 @@ impl SourceFlow for PullFlow {
         common: &mut Common,
     ) -> bool {
         match body {
-            Body::Pull(pull) => common.says = self.on_pull(now, path, pull, shared, &mut common.relays),
+            Body::Pull(pull) => common.says = self.on_pull(now, path, pull, shared),
             Body::Challenge { nonce } => self.on_echo(path, *nonce, shared),
             _ => return false,
         }
@@ -496,7 +454,7 @@ impl SourceFlow for PullFlow {
     }
 
     #[inline]
-    fn next(&mut self, now: Time, shared: &mut Shared, common: &mut Common) -> Option<Packet> {
+    fn next(&mut self, now: Time, _: &mut Shared, _: &mut Common) -> Option<Packet> {
         let path = self.path.filter(|_| !self.paused)?;
         let syn = self.pushes > 0;
         if !(if syn { self.is_assembled(now) } else { self.is_asked(now) }) {
@@ -508,15 +466,8 @@ impl SourceFlow for PullFlow {
         {
             return None;
         }
-        let next = match self.relays {
-            false => self.runs.next(),
-            true => {
-                let relayed = common.relays.get(self.push.object);
-                relayed.and_then(|relayed| self.runs.next_relayed(relayed, &mut shared.out))
-            }
-        };
-        let Some(symbol) = next else {
-            if syn && !self.is_starved() {
+        let Some(symbol) = self.runs.next() else {
+            if syn && !self.runs.is_starved() {
                 // The receiver has come to want less than it would have been pushed.
                 self.pushes = 0;
             }
@@ -573,10 +524,6 @@ impl SourceFlow for PullFlow {
             members.detach_stragglers(&mut shared.detached);
         }
         self.release_at().is_some_and(|at| now >= at)
-    }
-
-    fn leave(&self, common: &mut Common) {
-        common.relays.leave(self.push.object, self.push.flow);
     }
 }
 

@@ -9,11 +9,9 @@
 //! The oldest block goes first. What is below the oldest one that a receiver wants is settled, and forgotten: if it wants more
 //! of it after all, it names a run that begins elsewhere.
 
-mod relayed;
-
 use std::collections::VecDeque;
 
-use headwater_machine::{Output, SortedMap};
+use headwater_machine::Output;
 use headwater_units::{BlockIndex, ESI_LIMIT, Esi, FlowId, Geometry, SymbolId};
 use headwater_wire::Want;
 
@@ -35,10 +33,6 @@ pub(super) struct Runs {
     prepared: u32,
     /// Wants that make no sense.
     refused: u64,
-    /// The object is still coming.
-    relays: bool,
-    /// By block that has become whole, which symbols of its run had been sent before, ascending.
-    sent_by_list: SortedMap<u32, Vec<u32>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -50,15 +44,11 @@ struct Run {
     sent: u32,
     /// Below this ESI symbols can be named now.
     ready_below: u32,
-    /// Where it stands in the list of symbols that have come, while the block is coming.
-    listed: u32,
-    /// The next one of the run, once the block is whole.
-    position: u32,
 }
 
 impl Run {
     fn new(block: u32, start: u32, stride: u32) -> Self {
-        Run { block, start, stride, count: 0, sent: 0, ready_below: 0, listed: 0, position: 0 }
+        Run { block, start, stride, count: 0, sent: 0, ready_below: 0 }
     }
 
     fn next(&self) -> u32 {
@@ -71,8 +61,7 @@ impl Run {
 }
 
 impl Runs {
-    /// `relays`: of an object that is still coming; what leaves is asked of [`Runs::next_relayed`].
-    pub(super) fn new(flow: FlowId, geometry: Geometry, most: usize, ahead: u32, relays: bool) -> Self {
+    pub(super) fn new(flow: FlowId, geometry: Geometry, most: usize, ahead: u32) -> Self {
         Runs {
             flow,
             geometry,
@@ -83,8 +72,6 @@ impl Runs {
             first: 0,
             prepared: 0,
             refused: 0,
-            relays,
-            sent_by_list: SortedMap::default(),
         }
     }
 
@@ -119,13 +106,9 @@ impl Runs {
         let run = &mut self.open[at];
         if (run.start, run.stride) != (want.start, stride) {
             *run = Run { ready_below: run.ready_below, ..Run::new(block, want.start, stride) };
-            self.sent_by_list.remove(&block);
         }
         if count > run.count || !grow {
             run.count = count;
-        }
-        if self.relays {
-            return;
         }
         let repair = want.start + stride * (count - 1) >= source_symbols;
         if run.ready_below == 0 || (repair && run.ready_below < ESI_LIMIT) {
@@ -137,11 +120,6 @@ impl Runs {
         if block.saturating_add(self.reach(block)) >= self.prepared {
             self.prepare_ahead(block, out);
         }
-    }
-
-    /// K of a block; zero if there is no such block.
-    pub(super) fn source_symbols(&self, block: BlockIndex) -> u32 {
-        self.geometry.source_symbols(block)
     }
 
     /// Has the driver make a block ready, unless it is or was told to.
@@ -198,7 +176,6 @@ impl Runs {
     /// Nothing is wanted.
     pub(super) fn clear(&mut self, out: &mut impl Extend<Output<SourceEvent>>) {
         self.open.clear();
-        self.sent_by_list = SortedMap::default();
         self.blocks.release_all(self.flow, |_| false, out);
         self.prepared = 0;
     }
@@ -208,7 +185,6 @@ impl Runs {
             // Also what was prepared and is skipped.
             let below = self.open.front().map_or(run.block + 1, |next| next.block);
             self.blocks.release_all(self.flow, |block| block.0 >= below, out);
-            self.sent_by_list.remove(&run.block);
         }
     }
 

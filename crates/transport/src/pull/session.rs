@@ -61,9 +61,6 @@ enum Why {
     Open,
 }
 
-/// A pull asks for so many symbols at most, where receivers pass on what comes.
-const MOST_AT_ONCE: u32 = 8;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Nobody knows yet where symbols are to go.
@@ -90,17 +87,11 @@ pub struct Session {
     recent: usize,
     /// Pulls in the host's queue that will ask for something that is needed.
     waiting: u64,
-    /// A flow is asked for so many symbols by one pull.
-    at_once: u32,
-    /// Some sources are receivers themselves.
-    relayed: bool,
     outbox: Outbox,
     /// When silent flows are looked for next, and flows that end.
     look_at: Time,
     last_useful: Time,
     trust: Trust,
-    /// Relays that are not asked any more, although nobody can say that the lie was theirs.
-    set_aside: Trust,
     stats: SessionStats,
 }
 
@@ -124,13 +115,10 @@ impl Session {
             flows: Vec::new(),
             recent: 0,
             waiting: 0,
-            at_once: 1,
-            relayed: false,
             outbox: Outbox::new(fetch),
             look_at: Time::MAX,
             last_useful: Time::ZERO,
             trust: Trust::default(),
-            set_aside: Trust::default(),
             stats: SessionStats::default(),
         }
     }
@@ -182,17 +170,11 @@ impl Session {
                 moved.flatten().into_iter().for_each(|moved| self.outbox.event(moved));
                 continue;
             }
-            let set_aside = grant.relays && self.set_aside.is_distrusted(grant.node);
-            if set_aside || self.trust.is_distrusted(grant.node) {
+            if self.trust.is_distrusted(grant.node) {
                 continue;
             }
             let group = groups.iter().find(|group| grant.group == Some(group.flow));
             grant.group = group.map(|group| group.flow);
-            if grant.relays {
-                // Pulls take of the same links as what is passed on.
-                self.relayed = true;
-                self.at_once = (self.window / 4).clamp(2, MOST_AT_ONCE).min(self.window);
-            }
             self.bind(&grant);
             group.into_iter().for_each(|group| self.bind(group));
             self.add_flow(now, grant);
@@ -229,12 +211,6 @@ impl Session {
             ReceiverCommand::BlockDecoded { block } => self.on_decoded(now, block, pulls),
             ReceiverCommand::DecodeFailed { block, failure } => {
                 self.on_decode_failed(now, block, failure, pulls)
-            }
-            ReceiverCommand::Wanted { block, class, symbols } => {
-                if let Some(blocks) = &mut self.blocks {
-                    blocks.want_for_others(block, class, symbols);
-                    self.refill(now, pulls);
-                }
             }
             ReceiverCommand::Cancel => self.fail(now, ReceiverFailure::Cancelled, pulls),
             // It has begun.
@@ -355,9 +331,6 @@ impl Session {
             self.stats.lost += u64::from(came.lost.packets);
             (0..came.lost.packets).for_each(|_| blocks.lose(place, came.lost.near));
         }
-        if self.relayed {
-            flow.fit_window(came.lost.packets > 0);
-        }
         if came.restored > 0 {
             blocks.restore(place, came.restored);
         }
@@ -407,9 +380,6 @@ impl Session {
     fn ask(&mut self, now: Time, place: usize, pulls: &mut PullQueue<Ask>) {
         let Some(blocks) = self.blocks.as_mut() else { return };
         let flow = &mut self.flows[place];
-        if flow.room(now) < self.at_once || (self.at_once > 1 && !blocks.has_work_for(place)) {
-            return;
-        }
         while flow.has_room(now) && blocks.needs_beyond(place, self.waiting) {
             flow.waiting += 1;
             self.waiting += 1;
@@ -469,15 +439,6 @@ impl Session {
         let path = flow.path.filter(|_| flow.is_live() && self.phase == Phase::Receiving)?;
         let blocks = self.blocks.as_mut()?;
         let wants = match ask.why {
-            Why::More if self.at_once > 1 => {
-                flow.gathered += 1;
-                if flow.gathered < self.at_once && flow.waiting > 0 {
-                    return None;
-                }
-                let (asked, newest) = blocks.assign_some(place, std::mem::take(&mut flow.gathered))?;
-                (0..asked).for_each(|_| flow.ask(now, true));
-                blocks.wants(place, newest)
-            }
             Why::More => {
                 let block = blocks.assign(place)?;
                 flow.ask(now, true);
@@ -517,12 +478,8 @@ impl Session {
         let Some(replaced) = blocks.replaced(block) else { return };
         self.stats.repair_used += u64::from(replaced);
         self.last_useful = now;
-        let suspects = blocks.suspicious_relays(block);
         blocks.finish(block);
         let done = blocks.undone() == 0;
-        if !suspects.is_empty() {
-            self.suspect_relays(now, suspects);
-        }
         if self.phase == Phase::Receiving {
             match done {
                 true => self.complete(now, pulls),
@@ -564,20 +521,6 @@ impl Session {
         }
         self.refill(now, pulls);
         self.look_soon(now);
-    }
-
-    /// Blocks came right without these relays that were wrong with them: one too many, and a relay is not asked any more. It may have
-    /// passed a lie on in good faith, so nobody is told.
-    fn suspect_relays(&mut self, now: Time, nodes: Vec<NodeId>) {
-        for node in self.set_aside.suspect(nodes.into_iter().collect()) {
-            self.set_aside.distrust(node);
-            for place in 0..self.flows.len() {
-                let FlowGrant { node: source, relays, .. } = self.flows[place].grant;
-                if source == node && relays {
-                    self.end_flow(now, place, FinReason::Cancelled);
-                }
-            }
-        }
     }
 
     fn distrust(&mut self, now: Time, node: NodeId) {

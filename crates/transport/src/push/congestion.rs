@@ -1,11 +1,12 @@
-//! The congestion control of a push flow: weighted ([`Wfcc`]), or yielding to other traffic ([`Yielding`]). A further rule is one more
-//! variant, which gets the same [`Feedback`] of each ACK.
+//! The congestion control of a push flow: weighted ([`Wfcc`]), yielding to other traffic ([`Yielding`]), or of an overlay
+//! ([`StripeWindow`]). A further rule is one more variant, which gets the same [`Feedback`] of each ACK.
 
 use headwater_units::{Duration, Packets, Theta, Time};
-use headwater_wire::{Class, Push};
+use headwater_wire::{Class, Delivery, Push};
 
 use super::PushFlowConfig;
 use super::feedback::Feedback;
+use super::stripe_window::StripeWindow;
 use super::wfcc::Wfcc;
 use super::yielding::{Yielding, Yields};
 
@@ -16,6 +17,8 @@ pub(super) enum Congestion {
     Weighted(Wfcc),
     /// Takes what is left: flows of the gentle class, where the source is told so ([`PushFlowConfig::yielding`]).
     Yielding(Yielding),
+    /// The same as all others where links are full: flows of an overlay.
+    Striped(StripeWindow),
 }
 
 /// Calls the method of the same name, whichever rule it is.
@@ -24,6 +27,7 @@ macro_rules! either {
         match $rule {
             Congestion::Weighted(rule) => rule.$name($($argument),*),
             Congestion::Yielding(rule) => rule.$name($($argument),*),
+            Congestion::Striped(rule) => rule.$name($($argument),*),
         }
     };
 }
@@ -32,6 +36,9 @@ impl Congestion {
     /// Of a flow that has sent nothing yet.
     pub(super) fn new(config: &PushFlowConfig, push: &Push) -> Self {
         match config.yielding {
+            _ if matches!(push.delivery, Delivery::Overlay { .. }) => {
+                Congestion::Striped(StripeWindow::new(push.theta))
+            }
             Some(yielding) if push.class == Class::Gentle => {
                 Congestion::Yielding(Yielding::new(yielding, push.theta))
             }
@@ -51,6 +58,7 @@ impl Congestion {
         match self {
             Congestion::Weighted(wfcc) => *wfcc = Wfcc::new(config.wfcc, wfcc.theta()),
             Congestion::Yielding(yielding) => yielding.on_new_path(),
+            Congestion::Striped(_) => {}
         }
     }
 
@@ -59,10 +67,15 @@ impl Congestion {
         matches!(self, Congestion::Yielding(_))
     }
 
+    /// Whether its receiver grants the window.
+    pub(super) fn is_striped(&self) -> bool {
+        matches!(self, Congestion::Striped(_))
+    }
+
     /// How often it has yielded, and to what; zero under WFCC.
     pub(super) fn yields(&self) -> Yields {
         match self {
-            Congestion::Weighted(_) => Yields::default(),
+            Congestion::Weighted(_) | Congestion::Striped(_) => Yields::default(),
             Congestion::Yielding(yielding) => yielding.yields(),
         }
     }
@@ -95,6 +108,7 @@ impl Congestion {
         match self {
             Congestion::Weighted(wfcc) => wfcc.mark_fraction(),
             Congestion::Yielding(yielding) => yielding.congestion(),
+            Congestion::Striped(_) => 0.0,
         }
     }
 
@@ -113,6 +127,7 @@ impl Congestion {
                 let ce = if by_routers { feedback.marked } else { 0 };
                 yielding.on_ack(now, feedback, ce, rtt);
             }
+            Congestion::Striped(striped) => striped.on_ack(feedback, rtt),
         }
     }
 
@@ -120,6 +135,14 @@ impl Congestion {
         match self {
             Congestion::Weighted(wfcc) => wfcc.on_rto(now, lost),
             Congestion::Yielding(yielding) => yielding.on_rto(now),
+            Congestion::Striped(striped) => striped.on_rto(),
+        }
+    }
+
+    /// The receiver has room for so many packets in flight.
+    pub(super) fn grant(&mut self, packets: u32) {
+        if let Congestion::Striped(striped) = self {
+            striped.grant(packets);
         }
     }
 }

@@ -15,6 +15,7 @@ mod feedback;
 mod first_window;
 mod push_flow;
 pub mod receiver;
+mod stripe_window;
 pub mod wfcc;
 pub mod yielding;
 

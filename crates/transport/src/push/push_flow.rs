@@ -15,6 +15,7 @@
 
 mod discovery;
 mod esi_set;
+mod heartbeat;
 mod listed;
 mod pick;
 mod refresh;
@@ -27,9 +28,9 @@ mod timers;
 mod work;
 
 use headwater_machine::{Output, Packet};
-use headwater_units::{Bytes, Geometry, PacketNumber, PathId, Symbols, Time};
+use headwater_units::{BlockIndex, Bytes, Esi, Geometry, PacketNumber, PathId, Symbols, Time};
 use headwater_wire::{
-    Ack, Assign, Body, Class, Datagram, Ecn, HEADER, MarkSignal, OPENING, Push, SymbolHeader,
+    Ack, Assign, Body, Class, Datagram, Delivery, Ecn, HEADER, MarkSignal, OPENING, Push, SymbolHeader,
 };
 
 use crate::flow::in_flight::{AckOutcome, InFlight};
@@ -42,6 +43,7 @@ use crate::push::congestion::Congestion;
 use crate::push::feedback::Feedback;
 use crate::push::{AckInterval, PushFlowConfig};
 use discovery::Discovery;
+use heartbeat::Heartbeat;
 use pick::Pick;
 use refresh::Refresh;
 use start::FirstWindow;
@@ -73,6 +75,8 @@ pub(crate) struct PushFlow {
     first: FirstWindow,
     /// How long a datagram the path carries, if that is looked after.
     discovery: Option<Discovery>,
+    /// Of a flow of an overlay.
+    heartbeat: Option<Heartbeat>,
     counters: FlowCounters,
 }
 
@@ -84,6 +88,9 @@ impl PushFlow {
         geometry: Geometry,
         shared: &Shared,
     ) -> Self {
+        let is_of_overlay = matches!(push.delivery, Delivery::Overlay { .. });
+        // Where the receiver sets the window, marks say nothing.
+        let delay_mark = config.delay_mark.filter(|_| !is_of_overlay);
         let mut flow = PushFlow {
             state: State::Opened,
             paths: Paths::default(),
@@ -91,17 +98,18 @@ impl PushFlow {
             congestion: Congestion::new(&config, &push),
             rtt: Rtt::new(config.rtt),
             known_min: KnownMin::default(),
-            pacer: config.pacer.map(Pacer::new),
+            pacer: config.pacer.filter(|_| !is_of_overlay).map(Pacer::new),
             packets: InFlight::new(config.lost_memory),
             largest_acked: None,
             timers: Timers::new(now, config.tail_probe.map(|probe| probe.packets)),
-            marks: Marks::new(config.delay_mark),
-            refresh: Refresh::new(config.delay_mark),
+            marks: Marks::new(delay_mark),
+            refresh: Refresh::new(delay_mark),
             supply: Supply::new(&config, push.flow, geometry),
             pace_at: None,
             app_limited: true,
             first: FirstWindow::default(),
             discovery: None,
+            heartbeat: is_of_overlay.then(|| Heartbeat::new(now)),
             counters: FlowCounters::default(),
             push,
             config,
@@ -130,7 +138,11 @@ impl PushFlow {
         let before = self.state.assigned();
         let ahead = before.map_or(1, |before| assign.version.wrapping_sub(before.version) as i32);
         if ahead >= 0 {
-            let receive_window = assign.receive_window.min(self.config.max_in_flight);
+            let most = self.config.max_in_flight;
+            let receive_window = assign.receive_window.min(most);
+            self.congestion.grant(receive_window);
+            // What an overlay grants is for short paths.
+            let receive_window = if self.congestion.is_striped() { most } else { receive_window };
             self.state.assign(Assigned { version: assign.version, receive_window });
         }
         let next = (ahead > 0).then(|| self.packets.next_number());
@@ -240,7 +252,18 @@ impl PushFlow {
         self.supply.on_losses(outcome, &mut self.packets, shared);
     }
 
+    /// A block that it waits for is here up to this symbol.
+    pub(crate) fn on_partly_here(&mut self, block: BlockIndex, below: Esi) {
+        self.supply.on_partly_here(block, below);
+    }
+
     // ---- sending
+
+    /// Whether it brings a stripe of an overlay.
+    #[inline]
+    fn is_of_overlay(&self) -> bool {
+        self.heartbeat.is_some()
+    }
 
     fn choose(&mut self, now: Time, shared: &mut Shared) -> Option<Choice> {
         let State::Sending(Assigned { receive_window, .. }) = self.state else { return None };
@@ -312,6 +335,9 @@ impl PushFlow {
             pacer.on_sent(now);
         }
         let assigned = self.state.assigned().expect("nothing leaves before it is assigned");
+        if let Some(heartbeat) = &mut self.heartbeat {
+            heartbeat.on_sent(now, assigned.version);
+        }
         let ack_interval = self.ack_interval();
         // Where each symbol is acknowledged anyway, it is not worth looking whether this is the last one.
         ack_now |= self.is_held_back(assigned) || (ack_interval > 1 && self.nothing_follows(now, shared));
@@ -353,7 +379,8 @@ impl PushFlow {
             // While it looks for the empty path, the flow has no more than a few packets out.
             AckInterval::WindowPart { .. } if self.refresh.holds_back() => 1,
             AckInterval::WindowPart { parts, most } => {
-                let part = self.congestion.window().get() / f64::from(parts.max(1));
+                let parts = if self.is_of_overlay() { 2.0 } else { f64::from(parts.max(1)) };
+                let part = self.congestion.window().get() / parts;
                 (part as u64).clamp(1, u64::from(most.max(1))) as u8
             }
         }
@@ -378,6 +405,18 @@ impl PushFlow {
 
     // ---- timers
 
+    /// When the receiver is to hear that the flow lives.
+    fn heartbeat_at(&self) -> Option<Time> {
+        let State::Sending(assigned) = self.state else { return None };
+        Some(self.heartbeat?.due(assigned.version, self.supply.starved_since()?))
+    }
+
+    fn say_heartbeat(&mut self, now: Time, shared: &mut Shared) {
+        let (Some(path), Some(assigned)) = (self.paths.current(), self.state.assigned()) else { return };
+        self.say(path, Body::Heartbeat { assignment: assigned.version as u8 }, shared);
+        self.heartbeat.iter_mut().for_each(|heartbeat| heartbeat.on_sent(now, assigned.version));
+    }
+
     /// Whether something is expected of the receiver: ACKs, or the answer to a challenge.
     fn watches(&self) -> bool {
         let expecting = self.packets.in_flight() > 0 || self.paths.unanswered().is_some();
@@ -386,6 +425,9 @@ impl PushFlow {
 
     fn do_what_is_due(&mut self, now: Time, outcome: &mut AckOutcome, shared: &mut Shared) {
         self.look_for_mtu(now, shared);
+        if self.heartbeat_at().is_some_and(|at| now >= at) {
+            self.say_heartbeat(now, shared);
+        }
         if !self.watches() {
             return;
         }

@@ -99,12 +99,9 @@ impl Fetch {
                 self.set_flows(now, granted.flows, pulls);
             }
             Told::GoesOn(granted) => {
-                // Others count on what comes to a receiver that passes it on.
-                let is_passed_on = granted.flows.iter().any(|grant| grant.relays);
                 // What is here is not counted by parts of sources.
                 let is_by_parts = delivery == Delivery::Push && self.config.spread == SpreadRule::Equal;
-                let keeps = !is_passed_on && !is_by_parts;
-                self.go_on_by(now, delivery, granted, keeps, pulls);
+                self.go_on_by(now, delivery, granted, !is_by_parts, pulls);
             }
             Told::Flows(flows) => self.set_flows(now, flows, pulls),
             Told::Fails(failure) => self.fail(now, failure, pulls),
@@ -116,7 +113,7 @@ impl Fetch {
     fn begin(&mut self, now: Time, delivery: Delivery, granted: Granted, pulls: &mut PullQueue<Ask>) {
         match &mut self.side {
             // Its flows have yet to be closed.
-            Side::Push(receiver) if delivery == Delivery::Push => {
+            Side::Push(receiver) if delivery == Delivery::Push && self.by == Some(Delivery::Push) => {
                 receiver.recut(now, granted.geometry);
                 self.say_accepted(&granted);
                 self.set_flows(now, granted.flows, pulls);

@@ -1,6 +1,6 @@
 //! Commands from the driver to a source; its answers are events of its flows ([`SourceEvent`](crate::SourceEvent)).
 
-use headwater_units::{BitRate, BlockIndex, Bytes, FlowId, ObjectId, PathId, SymbolId};
+use headwater_units::{BitRate, BlockIndex, Bytes, Esi, FlowId, ObjectId, PathId};
 use serde::{Deserialize, Serialize};
 
 /// Commands from the driver to a source.
@@ -44,7 +44,7 @@ pub enum SourceCommand {
         /// The longest that it sends, bytes above UDP.
         fits: u16,
     },
-    /// The node is receiving this object, cut like this, and may send on what comes to it: flows with
+    /// The node is receiving this object, cut like this, and may send on what is here of it: flows with
     /// [`headwater_wire::FlowRole::Relay`] can be served from now on. Until [`SourceCommand::Hold`], or
     /// [`SourceCommand::Arriving`] with [`Arriving::Over`].
     Relay(Box<Relaying>),
@@ -78,14 +78,14 @@ pub struct Relaying {
 /// Progress of an object that its receiver sends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Arriving {
-    /// A symbol of the class that this node passes on has come, and can be sent as long as its block is not taken away.
-    Symbol(SymbolId),
-    /// The symbols of a block cannot be read any more: it is being decoded.
-    Decoding(BlockIndex),
-    /// They can be read again: they do not determine the block yet.
-    NeedsMore(BlockIndex),
-    /// They were thrown away; what comes of the block from now on is all that there is of it.
-    Anew(BlockIndex),
+    /// All symbols of the block below this one are here, though not verified yet, and can be sent by flows that are asked for the block for
+    /// the first time. Zero: none of them can be read any more.
+    Partly {
+        /// The block.
+        block: BlockIndex,
+        /// The first source symbol that is not here.
+        below: Esi,
+    },
     /// The block is here, verified, and can be prepared as one of an object that is held.
     Whole(BlockIndex),
     /// Nothing more will come, and what is here may vanish.

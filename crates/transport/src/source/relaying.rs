@@ -1,11 +1,9 @@
-//! Objects that are sent on while they arrive: what their reception means for the flows that send them
-//! ([`crate::pull::Relays`]).
+//! Objects that are sent on while they are received: what their reception means for the flows that send them.
 
-use headwater_units::{FlowId, Geometry, ObjectId};
+use headwater_machine::Output;
+use headwater_units::{BlockIndex, Esi, FlowId, Geometry, ObjectId};
 
-use super::{Source, enqueue};
-use crate::pull::PullFlow;
-use crate::transports::Flow;
+use super::{Source, SourceEvent, Waiting};
 use crate::{Arriving, Relaying};
 
 impl Source {
@@ -16,58 +14,60 @@ impl Source {
             return;
         }
         if let Ok(geometry) = Geometry::new(relaying.bytes, relaying.symbol_size) {
-            self.common.pull.relays.begin(object, geometry, &relaying.have);
+            let ready = self.relays.begin(object, geometry.layout().block_count(), &relaying.have);
+            self.prepare(ready);
         }
-        self.with_relaying(object, |flow| flow.on_anew(None));
     }
 
     /// All of an object is here.
     pub(super) fn on_all_here(&mut self, object: ObjectId) {
-        self.common.pull.relays.hold(object);
-        self.with_relaying(object, |_| {});
+        let ready = self.relays.hold(object);
+        self.prepare(ready);
     }
 
     pub(super) fn on_arriving(&mut self, object: ObjectId, what: Arriving) {
         match what {
-            Arriving::Symbol(symbol) => {
-                if self.common.pull.relays.list(object, symbol) {
-                    self.with_relaying(object, |_| {});
+            Arriving::Partly { block, below } => {
+                for flow in self.relays.partly(object, block, below) {
+                    self.with_flow(flow, |flow, _, _| flow.on_partly_here(block, below));
                 }
-            }
-            Arriving::Decoding(block) => self.common.pull.relays.set_decoding(object, block, true),
-            Arriving::NeedsMore(block) => {
-                self.common.pull.relays.set_decoding(object, block, false);
-                self.with_relaying(object, |_| {});
-            }
-            Arriving::Anew(block) => {
-                self.common.pull.relays.anew(object, block);
-                self.with_relaying(object, |flow| flow.on_anew(Some(block)));
             }
             Arriving::Whole(block) => {
-                let symbols = self.common.pull.relays.whole(object, block);
-                self.with_relaying(object, |flow| flow.on_whole(block, &symbols));
+                let ready = self.relays.whole(object, block);
+                self.prepare(ready);
             }
-            Arriving::Over => {
-                if !self.holdings.contains_key(&object) {
-                    self.common.pull.relays.end(object);
-                    self.end_flows_of(object);
-                }
+            Arriving::Over if !self.holdings.contains_key(&object) => {
+                self.relays.end(object);
+                self.end_flows_of(object);
             }
+            Arriving::Over => {}
         }
     }
 
-    /// Every flow that sends an object on may have something to send now.
-    #[inline]
-    fn with_relaying(&mut self, object: ObjectId, mut change: impl FnMut(&mut PullFlow)) {
-        let flows: Vec<FlowId> = self.common.pull.relays.take_flows(object);
-        for flow in &flows {
-            if let Some(held) = self.flows.get_mut(flow) {
-                if let Flow::Pull(flow) = &mut held.flow {
-                    change(flow);
-                }
-                enqueue(held, *flow, &mut self.ready);
-            }
+    /// These blocks are here, for flows that have waited for them.
+    fn prepare(&mut self, ready: Vec<(BlockIndex, Waiting)>) {
+        for (block, Waiting { flow, repair }) in ready {
+            self.event(SourceEvent::Prepare { flow, block, repair });
         }
-        self.common.pull.relays.put_flows(object, flows);
+    }
+
+    /// Whether what a flow has to say to the driver is about a block that has yet to come. Then it waits, or waits no longer.
+    pub(super) fn is_held_up(&mut self, output: &Output<SourceEvent>) -> bool {
+        let object = |flow: &FlowId| self.flows.get(flow).map(|held| held.flow.object());
+        match *output {
+            Output::Event(SourceEvent::Prepare { flow, block, repair }) => {
+                let Some(object) = object(&flow) else { return false };
+                let waits = self.relays.waits(object, block, Waiting { flow, repair });
+                let below = self.relays.below(object, block);
+                if waits && below > Esi(0) {
+                    self.with_flow(flow, |flow, _, _| flow.on_partly_here(block, below));
+                }
+                waits
+            }
+            Output::Event(SourceEvent::Release { flow, block }) => {
+                object(&flow).is_some_and(|object| self.relays.gives_up(object, block, flow))
+            }
+            _ => false,
+        }
     }
 }

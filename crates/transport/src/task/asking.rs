@@ -198,7 +198,7 @@ impl<A: Asker> Asking<A> {
         if blocks.ledger.undone() == 0 {
             return self.complete(now);
         }
-        for node in self.trust.suspect(finished.here.trial.on_verified(false)) {
+        for node in self.trust.suspect(finished.here.trial.on_verified()) {
             self.distrust(now, node);
         }
     }
@@ -436,7 +436,7 @@ impl<A: Asker> FetchSide for Asking<A> {
             ReceiverCommand::DecodeFailed { block, failure } => self.on_decode_failed(now, block, failure),
             ReceiverCommand::Cancel => self.fail(now, ReceiverFailure::Cancelled, &mut ()),
             // It has begun.
-            ReceiverCommand::Fetch(_) | ReceiverCommand::Wanted { .. } => self.stats.strays += 1,
+            ReceiverCommand::Fetch(_) => self.stats.strays += 1,
         }
     }
 
@@ -547,7 +547,6 @@ impl<A: Asker> Flow<A> {
             symbols: self.brought.symbols,
             useful: self.brought.useful,
             by_group: if A::IS_GROUPS { self.brought.useful } else { 0 },
-            relays: false,
             trimmed: 0,
             lost: repeated,
             asked,

@@ -5,8 +5,8 @@
 //!                          --several did--> thrown away, and asked of one source alone: it comes right, and whoever took part
 //!                                           before, but not now, is suspicious; or it fails, and the one is the liar
 //! ```
-//! A relay that passes on what comes to it cannot know whether it is true: hearsay convicts nobody, and makes nobody suspicious but as
-//! a relay.
+//! What comes down a tree is hearsay: whoever passes it on cannot know whether it is true. Hearsay convicts nobody, and makes nobody
+//! suspicious.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,12 +44,12 @@ struct Contributor {
 struct SoleSource {
     /// The flow that the block is asked of, once there is one.
     flow: Option<FlowId>,
-    /// Nodes that took part when it failed, and whether only by hearsay.
-    suspects: BTreeMap<NodeId, bool>,
+    /// Nodes that took part when it failed.
+    suspects: BTreeSet<NodeId>,
 }
 
 impl Trial {
-    /// A symbol of the block came from this source; `hearsay`: which passes on what comes to it, as it comes.
+    /// A symbol of the block came from this source; `hearsay`: by way of others, who pass on what they cannot verify.
     pub(crate) fn on_symbol(&mut self, flow: FlowId, node: NodeId, hearsay: bool) {
         match self.contributors.iter_mut().find(|known| known.flow == flow) {
             Some(known) => known.hearsay &= hearsay,
@@ -95,20 +95,15 @@ impl Trial {
     /// The block decoded but is wrong: everything of it is thrown away and asked of one source alone.
     pub(crate) fn on_corrupt(&mut self) -> Blame {
         let by_hearsay = self.contributors.iter().any(|it| it.hearsay);
-        let mut senders: BTreeMap<NodeId, bool> = BTreeMap::new();
-        for Contributor { node, hearsay, .. } in self.contributors.drain(..) {
-            senders.entry(node).and_modify(|only| *only &= hearsay).or_insert(hearsay);
-        }
+        let senders: BTreeSet<NodeId> = self.contributors.drain(..).map(|it| it.node).collect();
         let mut suspects = match self.sole.take() {
             Some(sole) => sole.suspects,
-            // Where there was hearsay nobody else is suspicious: whoever sent the rest may have told the truth.
-            None if by_hearsay => {
-                senders.iter().filter(|(_, only)| **only).map(|(&node, _)| (node, true)).collect()
-            }
+            // Whoever sent the rest may have told the truth.
+            None if by_hearsay => BTreeSet::new(),
             None => senders.clone(),
         };
-        let blame = match senders.first_key_value() {
-            Some((&one, _)) if senders.len() == 1 && !by_hearsay => {
+        let blame = match senders.first() {
+            Some(&one) if senders.len() == 1 && !by_hearsay => {
                 suspects.remove(&one);
                 Blame::Liar(one)
             }
@@ -118,14 +113,11 @@ impl Trial {
         blame
     }
 
-    /// The block came right. Returns who took part when it failed before, but not now: whom that makes suspicious. Of those who took
-    /// part by hearsay only, or of all others.
-    pub(crate) fn on_verified(&self, by_hearsay: bool) -> BTreeSet<NodeId> {
+    /// The block came right. Returns who took part when it failed before, but not now: whom that makes suspicious.
+    pub(crate) fn on_verified(&self) -> BTreeSet<NodeId> {
         let Some(sole) = &self.sole else { return BTreeSet::new() };
         let takes_part = |node: &NodeId| self.contributors.iter().any(|it| it.node == *node);
-        let suspects =
-            sole.suspects.iter().filter(|(node, hearsay)| **hearsay == by_hearsay && !takes_part(node));
-        suspects.map(|(node, _)| *node).collect()
+        sole.suspects.iter().filter(|node| !takes_part(node)).copied().collect()
     }
 }
 
@@ -183,7 +175,7 @@ mod tests {
             trial.give(FLOWS[0].0);
             assert!(trial.admits(FLOWS[0].0) && !trial.admits(FLOWS[1].0));
             trial.on_symbol(FLOWS[0].0, FLOWS[0].1, false);
-            assert_eq!(trust.suspect(trial.on_verified(false)), distrusted);
+            assert_eq!(trust.suspect(trial.on_verified()), distrusted);
         }
         assert!(trust.distrust(FLOWS[1].1) && !trust.distrust(FLOWS[1].1));
         assert!(trust.is_distrusted(FLOWS[1].1) && !trust.is_distrusted(FLOWS[0].1));
@@ -199,36 +191,31 @@ mod tests {
         assert!(!trial.release(FLOWS[0].0) && trial.release(FLOWS[1].0));
         trial.give(FLOWS[0].0);
         trial.on_symbol(FLOWS[0].0, FLOWS[0].1, false);
-        assert_eq!(trial.on_verified(false).into_iter().collect::<Vec<_>>(), [FLOWS[1].1]);
+        assert_eq!(trial.on_verified().into_iter().collect::<Vec<_>>(), [FLOWS[1].1]);
     }
 
     #[test]
-    fn beside_hearsay_nobody_but_the_relay_is_suspicious() {
-        let [relay, source] = FLOWS;
+    fn beside_hearsay_nobody_is_suspicious() {
+        let [tree, source] = FLOWS;
         let mut trial = Trial::default();
-        trial.on_symbol(relay.0, relay.1, true);
+        trial.on_symbol(tree.0, tree.1, true);
         trial.on_symbol(source.0, source.1, false);
         assert_eq!(trial.on_corrupt(), Blame::Unclear);
         let other = (FlowId(3), NodeId([3; 32]));
         trial.give(other.0);
         trial.on_symbol(other.0, other.1, false);
-        assert!(trial.on_verified(false).is_empty());
-        assert_eq!(trial.on_verified(true).into_iter().collect::<Vec<_>>(), [relay.1]);
+        assert!(trial.on_verified().is_empty());
     }
 
     #[test]
-    fn hearsay_convicts_nobody_and_what_a_relay_says_when_it_is_asked_alone_does() {
-        let [relay, source] = FLOWS;
+    fn hearsay_convicts_nobody_and_what_a_source_sends_when_it_is_asked_alone_does() {
+        let [tree, source] = FLOWS;
         let mut trial = Trial::default();
-        trial.on_symbol(relay.0, relay.1, true);
-        assert_eq!(trial.on_corrupt(), Blame::Unclear, "all of it came from the relay, and not all by it");
+        trial.on_symbol(tree.0, tree.1, true);
+        assert_eq!(trial.on_corrupt(), Blame::Unclear, "all of it came by the tree, through many hands");
         trial.give(source.0);
         trial.on_symbol(source.0, source.1, false);
-        assert!(trial.on_verified(false).is_empty());
-        assert_eq!(trial.on_verified(true).into_iter().collect::<Vec<_>>(), [relay.1]);
+        assert!(trial.on_verified().is_empty());
         assert_eq!(trial.on_corrupt(), Blame::Liar(source.1));
-        trial.give(relay.0);
-        trial.on_symbol(relay.0, relay.1, false);
-        assert_eq!(trial.on_corrupt(), Blame::Liar(relay.1));
     }
 }

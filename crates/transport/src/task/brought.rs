@@ -31,6 +31,12 @@ impl Brought {
         if span > Duration::ZERO {
             self.rate = Bytes::new((self.useful - useful) * symbol) / span;
         }
-        FlowView { flow, bytes: Bytes::new(self.useful * symbol), rate: self.rate, silent }
+        FlowView {
+            flow,
+            bytes: Bytes::new(self.useful * symbol),
+            rate: self.rate,
+            silent,
+            behind: Duration::ZERO,
+        }
     }
 }

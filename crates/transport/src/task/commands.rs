@@ -59,15 +59,6 @@ pub enum ReceiverCommand {
         /// Why.
         failure: DecodeFailure,
     },
-    /// Others, to whom what comes is passed on, want so many symbols of a class of a block.
-    Wanted {
-        /// The block.
-        block: BlockIndex,
-        /// As in [`SourceEvent::Wanted`](crate::SourceEvent::Wanted).
-        class: u8,
-        /// Number of symbols of the class, from its first one on.
-        symbols: u32,
-    },
     /// Stop, say so to everybody, and end with [`ReceiverEvent::Failed`].
     Cancel,
 }
@@ -138,10 +129,6 @@ pub struct Bind {
     pub at: Vec<SocketAddr>,
     /// The key.
     pub key: FlowKey,
-    /// The source is a receiver itself, and sends what comes to it.
-    pub relays: bool,
-    /// What comes by it is what this receiver passes on.
-    pub passed_on: bool,
 }
 
 impl ReceiverEvent {
@@ -158,14 +145,7 @@ impl ReceiverEvent {
 
 impl From<&FlowGrant> for Bind {
     fn from(grant: &FlowGrant) -> Self {
-        Bind {
-            flow: grant.flow,
-            node: grant.node,
-            at: grant.at.clone(),
-            key: grant.key,
-            relays: grant.relays,
-            passed_on: grant.passed_on,
-        }
+        Bind { flow: grant.flow, node: grant.node, at: grant.at.clone(), key: grant.key }
     }
 }
 

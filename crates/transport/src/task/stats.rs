@@ -58,7 +58,7 @@ pub struct FlowStats {
     pub useful: u64,
     /// Useful payload that a group's flow brought, of all of it.
     pub by_group: Bytes,
-    /// Its source is a receiver itself, and sends what comes to it.
+    /// Its source is a receiver itself, and sends each block on that has come to it.
     pub relays: bool,
     /// Symbols sent and not arrived, as far as the packet numbers tell.
     pub lost: u64,
@@ -138,8 +138,6 @@ pub struct SessionFlow {
     pub useful: u64,
     /// Of the useful ones, those that a group's flow brought.
     pub by_group: u64,
-    /// Its source is a receiver itself, and sends what comes to it.
-    pub relays: bool,
     /// Headers that arrived.
     pub trimmed: u64,
     /// Symbols inferred as lost.
@@ -191,7 +189,7 @@ fn flow_stats(of: &SessionFlow, came_by: Delivery, symbol: u64) -> FlowStats {
         symbols: of.symbols,
         useful: of.useful,
         by_group: Bytes::new(of.by_group * symbol),
-        relays: of.relays,
+        relays: false,
         lost: of.lost,
         marked: 0,
         rate: of.rate,

@@ -5,7 +5,8 @@ mod config;
 
 use headwater_machine::{Output, Packet};
 use headwater_units::{
-    BlockIndex, Duration, FetchId, FlowId, Geometry, NodeId, ObjectId, PathId, SymbolId, Symbols, Theta, Time,
+    BlockIndex, Duration, Esi, FetchId, FlowId, Geometry, NodeId, ObjectId, PathId, SymbolId, Symbols, Theta,
+    Time,
 };
 use headwater_wire::{Body, Delivery, FlowGrant, Push};
 
@@ -38,6 +39,7 @@ pub(crate) enum Flow {
 
 /// The transport's side of a fetch.
 #[derive(Debug, Default)]
+#[expect(clippy::large_enum_variant, reason = "its fetch is boxed")]
 pub(crate) enum Side {
     /// The transport is not known yet.
     #[default]
@@ -102,17 +104,14 @@ macro_rules! each_side {
 
 impl Flow {
     pub(crate) fn new(now: Time, push: Push, geometry: Geometry, common: &mut Common) -> Self {
-        let Common { config, shared, pull, deals, .. } = common;
+        let Common { config, shared, deals, .. } = common;
         match push.delivery {
-            Delivery::Push => Flow::Push(Box::new(PushFlow::new(now, config.push, push, geometry, shared))),
-            Delivery::Pull { initial_window } => Flow::Pull(Box::new(PullFlow::new(
-                &config.pull,
-                push,
-                initial_window,
-                geometry,
-                shared,
-                &pull.relays,
-            ))),
+            Delivery::Push | Delivery::Overlay { .. } => {
+                Flow::Push(Box::new(PushFlow::new(now, config.push, push, geometry, shared)))
+            }
+            Delivery::Pull { initial_window } => {
+                Flow::Pull(Box::new(PullFlow::new(&config.pull, push, initial_window, geometry, shared)))
+            }
             Delivery::Trees { .. } => {
                 Flow::Tree(Box::new(TreeFlow::new(now, config.trees, push, geometry, shared, deals)))
             }
@@ -182,6 +181,13 @@ impl Flow {
         each_flow!(self, flow => flow.on_flow_path(now, path, &mut common.shared));
     }
 
+    /// A block that a flow of an overlay waits for is here up to this symbol.
+    pub(crate) fn on_partly_here(&mut self, block: BlockIndex, below: Esi) {
+        if let Flow::Push(flow) = self {
+            flow.on_partly_here(block, below);
+        }
+    }
+
     pub(crate) fn on_block_ready(&mut self, block: BlockIndex, repair: bool) {
         each_flow!(self, flow => flow.on_block_ready(block, repair));
     }
@@ -228,7 +234,10 @@ impl Side {
     ) -> Self {
         let session = config.session(geometry.layout().block_bytes());
         match delivery {
-            Delivery::Push => Side::Push(Receiver::new(fetch, config.clone(), geometry)),
+            Delivery::Push => Side::Push(Receiver::new(fetch, config.clone(), geometry, None)),
+            Delivery::Overlay { window } => {
+                Side::Push(Receiver::new(fetch, config.clone(), geometry, Some(window)))
+            }
             Delivery::Pull { initial_window } => {
                 Side::Pull(pull::Session::new(fetch, session, geometry, initial_window, turn))
             }

@@ -16,7 +16,7 @@ use headwater_transport::{FromFetch, ReceiverCommand, SourceCommand, SourceEvent
 use headwater_units::{
     BitRate, Bytes, Duration, FetchId, FlowId, FlowKey, Geometry, NodeId, ObjectId, PathId, TaskId, Time,
 };
-use headwater_wire::{Body, Control, Delivery, FlowGrant, FlowRole, Push, ToSource};
+use headwater_wire::{Body, Control, Delivery, FlowRole, Push, ToSource};
 
 const CONTROLLER: PathId = PathId(9);
 const FETCH: FetchId = FetchId(1);
@@ -40,8 +40,7 @@ fn object(bytes: Bytes) -> Object {
 
 /// The controller answers a request: one flow brings the object, which has so many bytes.
 pub(crate) fn accepted(request: u64, bytes: Bytes, flow: FlowId, delivery: Delivery) -> Control {
-    let passed_on = matches!(delivery, Delivery::Trees { .. });
-    let flow = FlowGrant { passed_on, ..grant(flow, NodeId([6; 32]), KEY, 0, 1) };
+    let flow = grant(flow, NodeId([6; 32]), KEY, 0, 1);
     let rarely = Duration::from_secs(1000);
     object(bytes).accepted(request, TaskId(request), rarely, delivery, vec![flow])
 }

@@ -35,7 +35,7 @@ fn all_have_it_in_the_time_of_one_copy() {
         let mut net = Net::new(Spec { receivers, ..Spec::default() }, Bytes::mib(32), 1);
         net.run(LIMIT);
         print(&format!("{receivers} receivers"), &mut net);
-        assert!(net.copies() < 1.07 && last(&net) < 1.15, "{receivers}");
+        assert!(net.copies() < 1.02 && last(&net) < 1.15, "{receivers}");
         assert_eq!(ratios(&net).len(), receivers);
     }
 }
@@ -47,7 +47,17 @@ fn sixteen_fit_into_short_queues() {
     let mut net = Net::new(spec, Bytes::mib(32), 7);
     net.run(LIMIT);
     print("16 receivers, short queues", &mut net);
-    assert!(net.copies() < 1.1 && last(&net) < 1.2);
+    assert!(net.copies() < 1.02 && last(&net) < 1.2);
+}
+
+/// Round trips of 20 ms: a link holds 175 packets, four times what is granted to a receiver.
+#[test]
+fn windows_grow_where_paths_are_long() {
+    let delay = Duration::from_millis(10);
+    let mut net = Net::new(Spec { delay, ..Spec::default() }, Bytes::mib(64), 15);
+    net.run(LIMIT);
+    print("4 receivers, round trips of 20 ms", &mut net);
+    assert!(net.copies() < 1.02 && last(&net) < 2.1);
 }
 
 #[test]
@@ -120,7 +130,7 @@ fn each_byte_enters_a_rack_about_once() {
         net.run(LIMIT);
         let each = ["a", "b"].map(|rack| net.entered(rack));
         print(&format!("{each:.3?} copies enter racks, told: {told}"), &mut net);
-        assert!(net.copies() < 1.07 && last(&net) < 1.15);
+        assert!(net.copies() < 1.02 && last(&net) < 1.15);
         entered.push(each);
     }
     assert!(entered[0].iter().all(|copies| *copies > 2.4), "{entered:?}");
@@ -142,7 +152,7 @@ fn racks_behind_links_like_a_receivers_cost_no_time_if_they_are_told() {
     assert!(lasts[1] < 1.25 && lasts[0] > 2.0 * lasts[1], "{lasts:.3?}");
 }
 
-/// Goal: racks of different sizes, and receivers without one, cost the source little and nobody much time.
+/// Goal: racks of different sizes, and receivers without one, cost the source nothing and nobody much time.
 #[test]
 fn racks_of_any_size_will_do() {
     for racks in [
@@ -155,8 +165,8 @@ fn racks_of_any_size_will_do() {
         net.run(LIMIT);
         let each = ["a", "b", "c"].map(|rack| net.entered(rack));
         print(&format!("{racks:?}, {each:.3?} copies enter them"), &mut net);
-        assert!(net.copies() < 1.25 && last(&net) < 1.45, "{racks:?}");
-        assert!(each.iter().all(|copies| *copies < 1.25), "{racks:?}: {each:.3?}");
+        assert!(net.copies() < 1.02 && last(&net) < 1.25, "{racks:?}");
+        assert!(each.iter().all(|copies| *copies < 1.02), "{racks:?}: {each:.3?}");
     }
 }
 
@@ -190,8 +200,7 @@ fn who_comes_late_to_a_rack_takes_it_from_there() {
     assert!(entered[1].iter().zip(entered[0]).all(|(told, untold)| *told < untold), "{entered:?}");
 }
 
-/// Goal: two that have it send half each. What they send together is more than a copy, because their uplinks could carry two: a flow
-/// that is 32 blocks ahead helps where relays, whose uplinks are full, are behind.
+/// Goal: two that have it send half each, and together no more than one.
 #[test]
 fn each_of_two_sources_sends_half() {
     let spec = Spec { sources: 2, receivers: 6, ..Spec::default() };
@@ -200,11 +209,11 @@ fn each_of_two_sources_sends_half() {
     let each = net.copies_of_each();
     print(&format!("two sources, {each:.3?} copies of each"), &mut net);
     assert_eq!(ratios(&net).len(), 6);
-    assert!(each.iter().all(|copies| (0.48..0.52).contains(&(copies / net.copies()))), "{each:?}");
-    assert!(net.copies() < 1.7 && last(&net) < 1.15);
+    assert!(each.iter().all(|copies| (0.45..0.55).contains(copies)), "{each:?}");
+    assert!(last(&net) < 1.17);
 }
 
-/// Goal: those who come late cost each of those who were there before a copy in all, however many they are.
+/// Goal: those who come late cost each of those who were there before little more than a copy in all, however many they are.
 #[test]
 fn who_comes_late_passes_on_to_those_who_come_later() {
     let mut net = Net::new(latecomers(3, 9, Duration::from_millis(50)), Bytes::mib(32), 8);
@@ -214,8 +223,7 @@ fn who_comes_late_passes_on_to_those_who_come_later() {
     println!("copies sent by each: {sent:.2?}");
     assert_eq!(ratios(&net).len(), 12);
     assert!(sent[0] < 1.3, "{sent:?}");
-    // Two thirds to each other and three times a third to others, at most; which is not all in time.
-    assert!(sent[1..].iter().all(|copies| *copies < 1.6), "{sent:?}");
+    assert!(sent[1..].iter().all(|copies| *copies < 2.05), "{sent:?}");
     assert!(sent[4..].iter().sum::<f64>() > 5.0, "they pass on: {sent:?}");
 }
 
@@ -238,13 +246,13 @@ fn who_is_interrupted_hands_over() {
         let mut net = Net::new(Spec::default(), Bytes::mib(32), 10);
         net.act(Duration::from_millis(1400), act);
         net.run(LIMIT);
-        print(&format!("{act:?}, {} timeouts", net.timeouts()), &mut net);
+        print(&format!("{act:?}"), &mut net);
         assert_eq!(ratios(&net).len(), 3);
         assert!(last(&net) < 1.35);
-        net.timeouts()
+        last(&net)
     };
-    assert_eq!(run(Act::Leave(2)), 0);
-    assert!(run(Act::Kill(2)) > 0);
+    // 400 ms are a seventh of the time; the others have a part of it to do meanwhile.
+    assert!(run(Act::Leave(2)) + 0.1 < run(Act::Kill(2)));
 }
 
 /// Goal: gets of one object that begin one after the other come to pass on to each other what they get.
@@ -257,8 +265,8 @@ fn gets_at_the_same_time_need_little_more_than_one_copy() {
         net.run(LIMIT);
         print(&format!("{gets} gets, {apart} ms apart"), &mut net);
         assert_eq!(ratios(&net).len(), gets);
-        assert_eq!((net.begun(1), net.controller().swarms_overlaid), (2, 1), "{gets} {apart}");
-        assert!((1..=gets).all(|host| net.begun(host) <= 2), "none is regrouped twice");
+        assert_eq!((net.begun(1), net.controller().swarms_overlaid), (1, 1), "{gets} {apart}");
+        assert!((1..=gets).all(|host| net.begun(host) == 1), "nothing that came is taken back");
         assert!(net.copies() < 1.4 && last(&net) < 1.5, "{gets} {apart}");
     }
 }
@@ -283,7 +291,7 @@ fn a_get_that_is_half_through_passes_on_its_half() {
     let mut net = Net::new(spec, Bytes::mib(32), 14);
     net.run(LIMIT);
     print("the second comes in the middle", &mut net);
-    assert_eq!((ratios(&net).len(), net.begun(1)), (2, 2));
+    assert_eq!((ratios(&net).len(), net.begun(1)), (2, 1));
     assert!(net.copies() < 1.5 && last(&net) < 1.9);
 }
 

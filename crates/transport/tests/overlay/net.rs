@@ -2,7 +2,7 @@
 
 mod figures;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use headwater_controller::{Controller, ControllerCommand, ControllerConfig};
 use headwater_machine::{Endpoint, Packet};
@@ -22,7 +22,7 @@ use crate::spec::Spec;
 const CONTROL: u32 = 1000;
 const ASKER: PathId = PathId(999);
 const FETCH: FetchId = FetchId(1);
-const DELAY: Duration = Duration::from_micros(100);
+pub(crate) const DELAY: Duration = Duration::from_micros(100);
 const OBJECT: ObjectId = ObjectId([9; 32]);
 /// In place of a host.
 const CONTROLLER: usize = usize::MAX;
@@ -61,13 +61,12 @@ struct Host {
     receivers: Receivers,
     dead: bool,
     got: Reception,
-    /// So often it has waited for a source until it was silent for too long.
-    timeouts: u64,
+    /// By block that is coming: the first source symbol that is not here.
+    partly: BTreeMap<BlockIndex, u32>,
     /// It asks by itself.
     by_itself: bool,
     sent: u64,
     request: Option<u64>,
-    not_passed_on: BTreeSet<FlowId>,
 }
 
 pub(crate) struct Net {
@@ -104,14 +103,13 @@ impl Net {
             receivers: receivers(BitRate::new(10_000_000_000)),
             dead: is_late(host),
             got: Reception::default(),
-            timeouts: 0,
+            partly: BTreeMap::new(),
             by_itself: is_late(host),
             sent: 0,
             request: None,
-            not_passed_on: BTreeSet::new(),
         };
         let hosts: Vec<Host> = (0..spec.sources + spec.receivers).map(host).collect();
-        let link = |rate| Link { line: Line::Rate(rate), room: spec.queue, ..Link::new(DELAY) };
+        let link = |rate| Link { line: Line::Rate(rate), room: spec.queue, ..Link::new(spec.delay) };
         let weather = Weather { loss: spec.loss, late: spec.reorder, by: DELAY * 10, ..Weather::default() };
         let mut links = vec![Link::new(DELAY)];
         for host in 0..hosts.len() as u64 {
@@ -317,10 +315,6 @@ impl Net {
                 let ready = Role::Source(SourceCommand::BlockReady { flow, block, repair });
                 self.network.after(Duration::from_micros(100), Later::Tell(up(host), ready));
             }
-            SourceEvent::Wanted { block, class, symbols, .. } => {
-                let wanted = ToFetch(FETCH, ReceiverCommand::Wanted { block, class, symbols });
-                self.network.after(Duration::ZERO, Later::Tell(down(host), Role::Receiver(wanted)));
-            }
             SourceEvent::Closed { .. } | SourceEvent::Release { .. } => {}
         }
     }
@@ -332,13 +326,13 @@ impl Net {
                 let geometry = Geometry::new(*bytes, *symbol_size).unwrap();
                 let before = self.geometry.replace(geometry);
                 assert!(before.is_none_or(|before| before == geometry), "cut alike for all");
+                for (block, _) in std::mem::take(&mut self.hosts[host].partly) {
+                    self.tell_source(host, Arriving::Partly { block, below: Esi(0) });
+                }
                 let relaying =
                     Relaying { object: OBJECT, bytes: *bytes, symbol_size: *symbol_size, have: Vec::new() };
                 let relay = Role::Source(SourceCommand::Relay(Box::new(relaying)));
                 self.network.after(Duration::from_micros(300), Later::Tell(up(host), relay));
-            }
-            ReceiverEvent::Bind(bind) if !bind.passed_on => {
-                self.hosts[host].not_passed_on.insert(bind.flow);
             }
             ReceiverEvent::Failed(failure) if *failure != ReceiverFailure::Cancelled => {
                 panic!("host {host}: {failure:?}")
@@ -346,15 +340,12 @@ impl Net {
             ReceiverEvent::Distrusted { node } => panic!("host {host} believes {node} to lie"),
             _ => {}
         }
-        let passes_on = match &event {
-            ReceiverEvent::Symbol { flow, symbol } => {
-                (!self.hosts[host].not_passed_on.contains(flow)).then_some(Arriving::Symbol(*symbol))
-            }
-            ReceiverEvent::Decode { block } => Some(Arriving::Decoding(*block)),
-            ReceiverEvent::Discard { block } => Some(Arriving::Anew(*block)),
-            _ => None,
-        };
         let is_done = event == ReceiverEvent::Done;
+        let (comes, goes) = match event {
+            ReceiverEvent::Symbol { symbol, .. } => (Some(symbol.block), None),
+            ReceiverEvent::Decode { block } | ReceiverEvent::Discard { block } => (None, Some(block)),
+            _ => (None, None),
+        };
         let told = |command| Later::Tell(down(host), Role::Receiver(ToFetch(FETCH, command)));
         match self.hosts[host].got.on_event(now, event) {
             Some(Duty::Start(start)) => self.network.after(Duration::from_micros(300), told(start)),
@@ -368,15 +359,31 @@ impl Net {
             }
             None => {}
         }
-        passes_on.into_iter().for_each(|what| self.tell_source(host, what));
+        comes.into_iter().for_each(|block| self.tell_what_came(host, block));
+        if let Some(block) = goes {
+            self.hosts[host].partly.remove(&block);
+            self.tell_source(host, Arriving::Partly { block, below: Esi(0) });
+        }
         if is_done {
             self.done(host);
         }
     }
 
+    /// As a node does, after every eight symbols.
+    fn tell_what_came(&mut self, host: usize, block: BlockIndex) {
+        let Host { got, partly, .. } = &mut self.hosts[host];
+        let below = partly.entry(block).or_default();
+        let before = *below;
+        while got.has(SymbolId { block, esi: Esi(*below) }) {
+            *below += 1;
+        }
+        let below = *below;
+        if below / 8 > before / 8 {
+            self.tell_source(host, Arriving::Partly { block, below: Esi(below / 8 * 8) });
+        }
+    }
+
     fn done(&mut self, host: usize) {
-        let stats = self.hosts[host].receivers.stats(self.network.now(), FETCH);
-        self.hosts[host].timeouts = stats.map_or(0, |stats| stats.timeouts);
         if self.hosts[host].by_itself
             && let Some(drain) = self.spec.drains
         {
@@ -456,7 +463,9 @@ impl Simulation for Net {
             return self.put(next, it);
         }
         let Addressed { to, packet, .. } = it;
-        let is_for_receiver = !matches!(packet.datagram.body, Body::Pull(_) | Body::Fin(_));
+        let of_receivers =
+            |body: &Body| matches!(body, Body::Assign(_) | Body::Ack(_) | Body::ProbeAck(_) | Body::Fin(_));
+        let is_for_receiver = !of_receivers(&packet.datagram.body);
         let source = self.sources.get(&packet.datagram.flow);
         if source.map_or(is_for_receiver, |source| *source != to) {
             self.hosts[to].got.hands_in(&packet);

@@ -9,6 +9,8 @@ pub(crate) struct Spec {
     pub(crate) receivers: usize,
     /// Of everybody's link, each way.
     pub(crate) rate: BitRate,
+    /// Of each link, one way; a packet crosses two.
+    pub(crate) delay: Duration,
     /// Packets that wait before a line, each way.
     pub(crate) queue: usize,
     pub(crate) loss: f64,
@@ -33,6 +35,7 @@ impl Default for Spec {
         Spec {
             receivers: 4,
             rate,
+            delay: super::net::DELAY,
             queue: 100,
             loss: 0.0,
             reorder: 0.0,

@@ -485,7 +485,6 @@ impl Net {
                 }
             }
             SourceEvent::Closed { flow } => host.closed_at.push((now, flow)),
-            SourceEvent::Wanted { .. } => unreachable!("a source that has it all asks for nothing"),
             SourceEvent::Prepare { .. } | SourceEvent::Release { .. } => {}
         }
     }

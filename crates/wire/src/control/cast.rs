@@ -59,7 +59,7 @@ pub enum CastWish {
     Unicast,
     /// By the group's address.
     Multicast,
-    /// The receivers pass on to each other what comes.
+    /// By trees of receivers, which pass on what comes.
     Overlay,
     /// Down the trees of the controller's network, or not at all.
     Trees,
@@ -234,7 +234,7 @@ pub enum CastRoute {
         /// From the source to the last receiver, nodes that hand on count one each.
         hops: u16,
     },
-    /// To each receiver another part, which it passes on to all others as it comes.
+    /// Each stripe of the object's blocks down a tree of receivers, which pass symbols on as they come.
     Overlay {
         /// So many receivers do.
         members: u16,

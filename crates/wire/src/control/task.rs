@@ -23,6 +23,12 @@ pub enum Delivery {
     /// Sources push, each at the rate that its path takes (PPUSH).
     #[default]
     Push,
+    /// Sources push a stripe of the object's blocks each, and all have windows of the same size. A source that is a receiver itself passes
+    /// on symbols as they come to it (docs/decisions/0037).
+    Overlay {
+        /// Packets that each source may have in flight.
+        window: u16,
+    },
     /// The receiver pulls symbol by symbol (SCDP).
     Pull {
         /// What each source pushes before it is asked for more, in symbols (SCDP §III-D, IW).
@@ -40,6 +46,7 @@ impl Delivery {
     pub fn name(self) -> &'static str {
         match self {
             Delivery::Push => "push",
+            Delivery::Overlay { .. } => "overlay",
             Delivery::Pull { .. } => "pull",
             Delivery::Trees { .. } => "trees",
         }

@@ -241,6 +241,8 @@ pub struct FlowView {
     pub rate: BitRate,
     /// Nothing came for this long although something was expected.
     pub silent: Duration,
+    /// In an overlay: for this long others have been ahead, and it has brought little.
+    pub behind: Duration,
 }
 
 /// What a source says of a flow, to the controller.

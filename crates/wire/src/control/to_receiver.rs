@@ -92,14 +92,13 @@ pub struct FlowGrant {
     pub at: Vec<SocketAddr>,
     /// The secret of the flow.
     pub key: FlowKey,
-    /// The source's place among `of` residue classes.
+    /// The source's place among `of` residue classes; in an overlay the stripe that it brings.
     pub index: u8,
-    /// The number of residue classes.
+    /// The number of residue classes; in an overlay that of stripes.
     pub of: u8,
     /// The group's flow by which its symbols come, if the receiver belongs to a group; that flow has a grant of its own.
     pub group: Option<FlowId>,
-    /// The source is a receiver of the object itself, and sends what comes to it.
+    /// The source is a receiver of the object itself, and passes symbols on as they come to it. It has not verified them, unless they are
+    /// of a block that is asked for again.
     pub relays: bool,
-    /// What comes by it this receiver passes on itself: it is of the receiver's own class, or of one that it takes into its rack.
-    pub passed_on: bool,
 }

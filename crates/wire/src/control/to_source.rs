@@ -102,9 +102,9 @@ pub struct Push {
     pub receiver: NodeId,
     /// Who decides when a symbol leaves.
     pub delivery: Delivery,
-    /// The source's place among `of` residue classes; a receiver that does not pull says so itself.
+    /// The source's place among `of` residue classes; a receiver that does not pull says so itself. In an overlay the stripe that it sends.
     pub index: u8,
-    /// The number of residue classes.
+    /// The number of residue classes; in an overlay that of stripes.
     pub of: u8,
     /// Where the receiver may be reached, best first; if nowhere, its first datagram tells. For a receiver that does not pull, the
     /// addresses that it has proved to be its own. Of a group: its address, and then that of a member, to which the same interface
@@ -116,7 +116,7 @@ pub struct Push {
     pub role: FlowRole,
 }
 
-/// What a flow whose receiver pulls is to others (SCDP §III-E).
+/// What a flow is to others (SCDP §III-E, Datacast §IV-B, overlays).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FlowRole {
     /// One source, one receiver, nothing to do with others.
@@ -140,7 +140,8 @@ pub enum FlowRole {
         /// second, if that is known. The same order with another rate changes it.
         most: Option<BitRate>,
     },
-    /// Its source is still receiving the object, or will, and sends symbols of the flow's class on as they come to it.
+    /// Its source is still receiving the object, or will, and passes on the symbols of each block in their order as they come; of a block
+    /// that is asked for again, only once it has verified it.
     Relay,
 }
 

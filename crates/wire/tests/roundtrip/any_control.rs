@@ -15,7 +15,6 @@ pub(super) fn control() -> impl Strategy<Value = Control> {
                 of: 3,
                 group: (port % 2 == 0).then_some(FlowId(!flow)),
                 relays: port % 3 == 0,
-                passed_on: port % 5 == 0,
             }
         });
     prop_oneof![
@@ -83,7 +82,8 @@ pub(super) fn control() -> impl Strategy<Value = Control> {
                 flow: FlowId(r),
                 bytes: Bytes::new(t),
                 rate: BitRate::new(t),
-                silent: Duration::ZERO
+                silent: Duration::ZERO,
+                behind: Duration::from_nanos(t % 3),
             }],
         })),
         cast(),

@@ -165,6 +165,7 @@ pub(super) fn datagram() -> impl Strategy<Value = Datagram> {
         (any::<u32>(), any::<u16>()).prop_map(|(number, bytes)| Body::ProbeAck(ProbeAck { number, bytes })),
         pull().prop_map(Body::Pull),
         Just(Body::Detached),
+        any::<u8>().prop_map(|assignment| Body::Heartbeat { assignment }),
         (any::<u32>(), 0u32..1 << 24, any::<u8>()).prop_map(|(block, esi, hops)| {
             let name = SymbolId { block: BlockIndex(block), esi: Esi(esi) };
             Body::Interest(Interest { name, hops })

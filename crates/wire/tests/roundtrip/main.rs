@@ -179,7 +179,6 @@ fn an_unspecified_address_becomes_that_of_the_link() {
         of: 1,
         group: None,
         relays: false,
-        passed_on: false,
     };
     let flows = |at: &[std::net::SocketAddr]| {
         Control::Receiver(ToReceiver::Flows { task: TaskId(1), version: 1, flows: vec![grant(at)] })

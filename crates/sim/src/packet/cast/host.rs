@@ -473,7 +473,6 @@ impl Host {
                 }
             }
             SourceEvent::Release { .. } => {}
-            SourceEvent::Wanted { .. } => unreachable!("the node tells its receivers"),
         }
     }
 

@@ -15,10 +15,8 @@
 
 mod asking;
 mod block;
-mod relayed;
 
 use core::ops::Range;
-use std::collections::BTreeSet;
 
 use headwater_units::{BlockIndex, Geometry, SymbolId};
 
@@ -43,10 +41,6 @@ pub(super) struct Blocks {
     lossy: u32,
     /// Blocks that are asked of one source alone.
     trials: u32,
-    /// Some sources are receivers themselves.
-    relayed: bool,
-    /// Blocks of which others want symbols that have not been asked for where they come from, with the class of those.
-    wanted_by_others: BTreeSet<(u32, u8)>,
 }
 
 /// The meaning of an arrival.
@@ -109,8 +103,6 @@ impl Blocks {
             places: Vec::new(),
             lossy: 0,
             trials: 0,
-            relayed: false,
-            wanted_by_others: BTreeSet::new(),
             ledger,
         }
     }
@@ -128,15 +120,12 @@ impl Blocks {
     /// One more flow, at the next place.
     pub(super) fn add_place(&mut self, flow: &Flow) {
         let grant = &flow.grant;
-        self.relayed |= grant.relays;
         self.places.push(FlowView {
             flow: grant.flow,
             node: grant.node,
             index: grant.index,
             of: grant.of.max(1),
             detached: false,
-            relays: grant.relays,
-            passed_on: grant.passed_on,
             heard: true,
             cleared: false,
             stray: 0,
@@ -175,9 +164,6 @@ impl Blocks {
     /// Whether symbols beyond `asked` could be asked of a flow now.
     #[inline]
     pub(super) fn needs_beyond(&self, place: usize, asked: u64) -> bool {
-        if !self.wanted_by_others.is_empty() && self.is_wanted_by_others(place) {
-            return true;
-        }
         let needed = if self.trials == 0 { self.needed } else { self.needed_of(place) };
         needed > asked || (self.ledger.untouched() > 0 && needed + self.openable() > asked)
     }
@@ -322,7 +308,7 @@ impl Blocks {
     fn lose_of(&mut self, place: usize, own: Option<usize>) {
         if let Some(at) = self.settle(place, own) {
             let run = &mut self.ledger[at].asked.runs[place];
-            (run.gone, run.lost) = (run.gone + 1, run.lost + 1);
+            run.gone += 1;
             self.on_loss(at);
         }
     }
@@ -335,7 +321,7 @@ impl Blocks {
             if coming > 0 {
                 self.change(at, |entry| entry.asked.take_coming(place, coming));
                 let run = &mut self.ledger[at].asked.runs[place];
-                (run.gone, run.lost) = (run.gone + coming, run.lost + coming);
+                run.gone += coming;
                 self.on_loss(at);
             }
             // Nothing is in flight that a wrong guess could be set right by: whatever is asked for now is more than ever before.
@@ -414,8 +400,6 @@ impl Blocks {
         }
         self.let_go(at);
         self.ledger.finish(at);
-        // From now on it is made from the block itself.
-        self.wanted_by_others.retain(|(its, _)| *its != block.0);
     }
 
     /// What is coming of a block comes for nothing.

@@ -16,8 +16,6 @@ use crate::flow::rtt::Rtt;
 use crate::task::brought::Brought;
 use crate::task::close_handshake::Stand;
 
-/// A window that has shrunk grows by one after so many packets: seldom enough that those which are lost by that are few.
-const UNHARMED: u32 = 256;
 /// A silent flow's next question waits at most so many times longer than its first, as a power of two.
 const MOST_DOUBLINGS: u32 = 8;
 /// A member of a group waits at most so many times longer: whatever it waits for, the others wait for too.
@@ -55,9 +53,8 @@ pub(super) struct Flow {
     pub(super) expected: Expected,
     /// Pulls that stand in the host's queue.
     pub(super) waiting: u32,
-    /// Those that have left it, and are said by the next one.
-    pub(super) gathered: u32,
-    window: Window,
+    /// At most so many packets are coming or asked for at a time.
+    window: u32,
     patience: Patience,
     /// The packet by which the round-trip time is measured, and when it was asked for.
     timed: Option<(u64, Time)>,
@@ -92,15 +89,6 @@ pub(super) struct Group {
     numbers: Numbers,
 }
 
-/// At most so many packets are coming or asked for at a time.
-#[derive(Debug)]
-struct Window {
-    now: u32,
-    first: u32,
-    /// Packets that came since one was lost, or since the window grew.
-    unharmed: u32,
-}
-
 /// For how long an answer is waited for.
 #[derive(Debug)]
 struct Patience {
@@ -124,24 +112,6 @@ pub(super) enum Overdue {
     GiveUp,
 }
 
-impl Window {
-    fn new(packets: u32) -> Self {
-        Window { now: packets, first: packets, unharmed: 0 }
-    }
-
-    /// Asks for less at a time where packets are lost, down to half, and slowly for as much as at first again: where many send to
-    /// one and each to many, the queues before them may be too short for all.
-    fn fit(&mut self, lost: bool) {
-        let least = (self.first / 2).max(2).min(self.first);
-        self.unharmed = if lost { 0 } else { self.unharmed + 1 };
-        if lost && self.now > least {
-            self.now = (self.now * 3 / 4).max(least);
-        } else if self.unharmed >= UNHARMED && self.now < self.first {
-            (self.now, self.unharmed) = (self.now + 1, 0);
-        }
-    }
-}
-
 impl Flow {
     pub(super) fn new(now: Time, grant: FlowGrant, window: u32, config: &SessionConfig) -> Self {
         let numbers = || Numbers::new(config.reordering);
@@ -154,8 +124,7 @@ impl Flow {
             numbers: numbers(),
             expected: Expected::default(),
             waiting: 0,
-            gathered: 0,
-            window: Window::new(window),
+            window,
             patience: Patience { stirred: now, heard: now, doublings: 0 },
             timed: None,
             rtt: Rtt::new(config.rtt),
@@ -197,9 +166,9 @@ impl Flow {
     pub(super) fn room(&self, now: Time) -> u32 {
         let window = match &self.group {
             Some(group) if !group.attached && now.since(group.heard) < GROUP_LIVES => {
-                (self.window.now / YIELDS).max(1)
+                (self.window / YIELDS).max(1)
             }
-            _ => self.window.now,
+            _ => self.window,
         };
         let is_open = matches!(self.opening, Opening::Said { .. } | Opening::Open);
         let may = self.path.is_some() && is_open && !self.expected.is_silent() && self.is_live();
@@ -276,7 +245,7 @@ impl Flow {
             self.opening = Opening::Open;
         }
         let answered = answered.filter(|_| number + 1 == next);
-        self.expected.on_arrival(&mut came, next, answered, by_group, self.window.now);
+        self.expected.on_arrival(&mut came, next, answered, by_group, self.window);
         self.lost += u64::from(came.lost.packets);
         if is_new
             && let Some((timed, at)) = self.timed
@@ -288,10 +257,6 @@ impl Flow {
             }
         }
         came
-    }
-
-    pub(super) fn fit_window(&mut self, lost: bool) {
-        self.window.fit(lost);
     }
 
     /// When it has been silent for too long, if something is to be expected of it.
@@ -363,7 +328,6 @@ impl Flow {
             symbols: self.brought.symbols,
             useful: self.brought.useful,
             by_group: self.by_group,
-            relays: self.grant.relays,
             trimmed: self.trimmed,
             lost: self.lost,
             asked: self.expected.asked(),
@@ -396,7 +360,6 @@ mod tests {
             of: 1,
             group: None,
             relays: false,
-            passed_on: true,
         }
     }
 

@@ -140,7 +140,9 @@ impl Listed {
                 continue;
             };
             let block = BlockIndex(piece.block);
-            if blocks.get(block).is_ready(esi >= self.geometry.source_symbols(block)) {
+            let known = blocks.get(block);
+            let is_ready = known.is_ready(esi >= self.geometry.source_symbols(block));
+            if is_ready || known.has(Esi(esi), piece.attempt) {
                 let symbol = SymbolId { block, esi: Esi(esi) };
                 return (Some(Pick { symbol, attempt: piece.attempt }), skipped);
             }

@@ -137,6 +137,9 @@ impl SourceFlow for PushFlow {
         if let Some(mtu_at) = self.mtu_deadline() {
             at = at.min(mtu_at);
         }
+        if let Some(heartbeat_at) = self.heartbeat_at() {
+            at = at.min(heartbeat_at);
+        }
         (at < Time::MAX).then_some(at)
     }
 

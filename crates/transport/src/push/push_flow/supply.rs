@@ -1,7 +1,7 @@
 //! What there is to send: work, the blocks that it comes from, and whether these are there in time.
 
 use headwater_units::{
-    BlockIndex, Duration, FlowId, Geometry, PacketNumber, Packets, SymbolId, Symbols, Time,
+    BlockIndex, Duration, Esi, FlowId, Geometry, PacketNumber, Packets, SymbolId, Symbols, Time,
 };
 use headwater_wire::{Ack, Assign};
 
@@ -140,6 +140,10 @@ impl Supply {
         self.blocks.on_ready(block, repair);
     }
 
+    pub(super) fn on_partly_here(&mut self, block: BlockIndex, below: Esi) {
+        self.blocks.on_partly_here(block, below);
+    }
+
     /// Something is about to change: what comes next is to be found anew.
     #[inline]
     pub(super) fn look_again(&mut self) {
@@ -203,6 +207,10 @@ impl Supply {
         while let Some(sent) = packets.next_resend() {
             let wanted = self.wants(sent.symbol, sent.attempt);
             if wanted && self.work.needs(sent.symbol, &self.blocks) {
+                if !self.work.can_name(sent.symbol, sent.attempt, &self.blocks) {
+                    // It is being verified.
+                    break;
+                }
                 return Some(Choice::Again(sent));
             }
             packets.drop_resend(sent.number);
@@ -222,8 +230,10 @@ impl Supply {
 
     /// The oldest symbol in flight that is still asked for, or else the oldest: any ACK will do.
     pub(super) fn probe(&self, packets: &InFlight) -> Option<Choice> {
-        let wanted = packets.uncopied().find(|s| self.work.wants(s.symbol, s.attempt));
-        wanted.or_else(|| packets.uncopied().next()).map(Choice::Probe)
+        let can_name = |sent: &Sent| self.work.can_name(sent.symbol, sent.attempt, &self.blocks);
+        let mut wanted = packets.uncopied().filter(|s| self.work.wants(s.symbol, s.attempt));
+        let wanted = wanted.find(can_name);
+        wanted.or_else(|| packets.uncopied().find(can_name)).map(Choice::Probe)
     }
 
     /// It leaves.
@@ -251,6 +261,14 @@ impl Supply {
 
     pub(super) fn is_starved(&self) -> bool {
         matches!(self.feed, Feed::Starved { .. })
+    }
+
+    /// Since when there has been none to send from.
+    pub(super) fn starved_since(&self) -> Option<Time> {
+        match self.feed {
+            Feed::Starved { since } => Some(since),
+            Feed::Fed { .. } => None,
+        }
     }
 
     /// Whether symbols that leave now say that it starves.

@@ -136,6 +136,12 @@ impl Work {
         }
     }
 
+    /// Whether a symbol that was sent can be named again now: not while its block is here but partly, and is being verified.
+    pub(super) fn can_name(&self, symbol: SymbolId, attempt: u8, blocks: &BlockTable) -> bool {
+        let block = blocks.get(symbol.block);
+        !block.is_partly_here() || block.has(symbol.esi, attempt)
+    }
+
     /// Whether a lost symbol that is asked for needs to go out again. Under the residue rule what is in flight of its
     /// block may already cover what is owed; should that fall short after all, a new symbol serves as well.
     pub(super) fn needs(&self, symbol: SymbolId, blocks: &BlockTable) -> bool {

@@ -39,6 +39,10 @@ impl Receiver {
                 flow.assigning.retry_at = Some(now);
             }
             Body::FinAck => self.unbind(now, datagram.flow),
+            Body::Heartbeat { assignment } => {
+                let was_silent = flow.on_heartbeat(now, assignment);
+                self.plan_soon |= was_silent;
+            }
             Body::Probe(probe) => self.on_probe(path, datagram.flow, probe),
             Body::Ack(_)
             | Body::Assign(_)
@@ -88,7 +92,7 @@ impl Receiver {
             return;
         }
         let was_silent = flow.on_symbol(now, header.assignment);
-        let (node, of) = (flow.grant.node, flow.grant.of);
+        let (node, of) = (flow.grant.node, (flow.grant.of, flow.grant.relays));
         let flows = &mut self.flows;
         let settle = |owing: FlowId, n: u32| {
             if let Some(flow) = flows.get_mut(&owing) {

@@ -14,6 +14,7 @@ use headwater_units::{BlockIndex, ESI_LIMIT, Esi, FlowId, Geometry, NodeId, Symb
 use headwater_wire::SpreadRule;
 
 use super::flow::Flow;
+use super::stripes::Stripe;
 use crate::task::blame::Blame;
 use crate::task::ledger::{self, Here, Ledger};
 
@@ -54,8 +55,8 @@ pub(super) enum Arrival {
 #[derive(Debug)]
 pub(super) struct Blocks {
     ledger: Ledger<Asked>,
-    /// The first block that is neither done nor was opened, if none above it was.
-    fresh: u32,
+    /// By stripe: its first block that is neither done nor was opened, if none above it was. One, where there are no stripes.
+    fresh: Vec<u32>,
     pool: BTreeMap<u32, Vec<Range<u32>>>,
     pooled: u64,
 }
@@ -64,16 +65,16 @@ impl Blocks {
     /// Every wanted block but those in `have` is to be had.
     pub(super) fn new(geometry: Geometry, wanted: Range<u32>, have: &[BlockIndex]) -> Self {
         let ledger = Ledger::new(geometry, wanted, have);
-        let fresh = ledger.first_undone().0;
+        let fresh = vec![ledger.first_undone().0];
         Blocks { ledger, fresh, pool: BTreeMap::new(), pooled: 0 }
     }
 
     /// Goes on with what came by another transport: nobody was asked for the rest.
     pub(super) fn resume(ledger: Ledger<()>) -> Self {
         let mut ledger = ledger.map(|here| Asked::new(here.next_repair()));
-        let fresh = ledger.open_between(Asked::new);
+        let fresh = vec![ledger.open_between(Asked::new)];
         let mut blocks = Blocks { ledger, fresh, pool: BTreeMap::new(), pooled: 0 };
-        blocks.skip_done();
+        blocks.skip_done(Stripe::ALL);
         for place in 0..blocks.ledger.len() {
             let Block { number, here, asked } = &mut blocks.ledger[place];
             if !here.is_filling() {
@@ -95,10 +96,26 @@ impl Blocks {
         self.ledger.map(|_| ())
     }
 
-    fn skip_done(&mut self) {
-        while self.fresh < self.ledger.wanted().end && self.ledger.is_done(self.fresh) {
-            self.fresh += 1;
+    /// The blocks that were not opened come in so many stripes from now on, each in its order.
+    pub(super) fn set_stripes(&mut self, of: u8) {
+        let first = self.ledger.first_undone().0;
+        self.fresh = (0..of).map(|index| Stripe::new(index, of).first_from(first)).collect();
+        (0..of).for_each(|index| self.skip_done(Stripe::new(index, of)));
+    }
+
+    fn skip_done(&mut self, stripe: Stripe) {
+        let (end, striped) = (self.ledger.wanted().end, self.fresh.len() > 1);
+        let fresh = &mut self.fresh[stripe.index()];
+        // Without stripes none above the first that was not opened is open.
+        let is_passed = |block| self.ledger.is_done(block) || striped && self.ledger.find(block).is_some();
+        while *fresh < end && is_passed(*fresh) {
+            *fresh = stripe.next(*fresh);
         }
+    }
+
+    /// The first block that was not opened, without stripes.
+    fn first_fresh(&self) -> u32 {
+        self.fresh[0]
     }
 
     /// Whether every wanted block is done.
@@ -149,12 +166,14 @@ impl Blocks {
     /// Opens blocks for the residue rule, where sources choose: everything from the first undecoded on.
     #[inline]
     pub(super) fn open_through(&mut self, block: BlockIndex, most: impl FnOnce() -> usize) {
-        if self.fresh > block.0 {
+        if self.first_fresh() > block.0 {
             return;
         }
         let most = most();
-        while self.fresh <= block.0 && self.fresh < self.ledger.wanted().end && self.ledger.len() < most {
-            self.open_fresh();
+        while self.first_fresh() <= block.0 && self.ledger.len() < most {
+            if self.open_fresh(Stripe::ALL).is_none() {
+                return;
+            }
         }
     }
 
@@ -162,13 +181,17 @@ impl Blocks {
         self.ledger.find(block.0).is_some()
     }
 
-    fn open_fresh(&mut self) -> u32 {
-        let block = self.fresh;
+    /// Opens the next block of a stripe, if there is one.
+    fn open_fresh(&mut self, stripe: Stripe) -> Option<u32> {
+        let block = self.fresh[stripe.index()];
+        if block >= self.ledger.wanted().end {
+            return None;
+        }
         let asked = Asked::new(self.ledger.source_symbols(block));
         self.ledger.open(block, asked);
-        self.fresh += 1;
-        self.skip_done();
-        block
+        self.fresh[stripe.index()] = stripe.next(block);
+        self.skip_done(stripe);
+        Some(block)
     }
 
     /// Takes in a symbol from one of `of` places. `settle` hears of every flow that owes one symbol (or more) less now.
@@ -178,7 +201,7 @@ impl Blocks {
         node: NodeId,
         symbol: SymbolId,
         rule: SpreadRule,
-        of: u8,
+        (of, relays): (u8, bool),
         mut settle: impl FnMut(FlowId, u32),
     ) -> Arrival {
         let Some(place) = self.ledger.find_again(symbol.block.0) else { return Arrival::Useless };
@@ -190,7 +213,9 @@ impl Blocks {
         if refused || !here.insert(esi) {
             return Arrival::Useless;
         }
-        here.trial.on_symbol(flow, node, false);
+        // Who passes it on has not verified it, unless it was asked again.
+        let hearsay = relays && here.attempts() == 0;
+        here.trial.on_symbol(flow, node, hearsay);
         if rule == SpreadRule::Equal {
             asked.count_class(esi, of);
         }
@@ -216,8 +241,10 @@ impl Blocks {
         let finished = self.ledger.find(block.0).and_then(|place| self.ledger.finish(place));
         let Some(finished) = finished else { return BTreeSet::new() };
         debug_assert!(finished.asked.shares.is_empty(), "a complete block is owed by nobody");
-        self.skip_done();
-        finished.here.trial.on_verified(false)
+        if let [_] = self.fresh[..] {
+            self.skip_done(Stripe::ALL);
+        }
+        finished.here.trial.on_verified()
     }
 
     /// The symbols here do not determine the block: two more are wanted (each extra one makes failure 100 times rarer,
@@ -274,20 +301,26 @@ impl Blocks {
         }
     }
 
-    /// Gives a flow up to `most` unassigned symbols of one block: the lowest that is in the pool, else a new one.
+    /// Whether no block is left that nobody was asked for.
+    pub(super) fn are_all_asked_for(&self) -> bool {
+        self.fresh.iter().all(|fresh| *fresh >= self.ledger.wanted().end)
+    }
+
+    /// Gives a flow up to `most` unassigned symbols of one block of a stripe: the lowest that is in the pool, else a new one.
     /// A block is split only if `split`. Returns the block and how many symbols, or nothing if there is nothing to give.
-    /// Opens no new block unless `open_new`.
+    /// Opens no new block but below `open_below`.
     pub(super) fn take(
         &mut self,
         flow: FlowId,
         most: u32,
         split: bool,
-        open_new: bool,
+        open_below: u32,
+        stripe: Stripe,
     ) -> Option<(BlockIndex, u32)> {
-        let block = match self.pool.first_key_value() {
-            Some((&block, _)) => block,
-            None if open_new && self.fresh < self.ledger.wanted().end => {
-                let block = self.open_fresh();
+        let block = match self.pool.keys().find(|block| stripe.has(**block)) {
+            Some(&block) => block,
+            None if self.fresh[stripe.index()] < open_below => {
+                let block = self.open_fresh(stripe)?;
                 self.add_to_pool(block, 0..self.ledger.source_symbols(block));
                 block
             }
@@ -313,16 +346,22 @@ impl Blocks {
         Some((BlockIndex(block), missing))
     }
 
-    /// A flow is asked for nothing any more: what it owed goes back to the pool. Returns blocks that must be restarted,
-    /// because they were asked of it alone.
-    pub(super) fn release(&mut self, flow: FlowId) -> Vec<BlockIndex> {
-        let anew: Vec<usize> =
-            (0..self.ledger.len()).filter(|&place| self.ledger.release(place, flow)).collect();
+    /// A flow is asked for nothing of a stripe any more: what it owed goes back to the pool. Returns blocks that must be restarted,
+    /// because they were asked of it alone, and how many symbols it owed.
+    pub(super) fn release(&mut self, flow: FlowId, stripe: Stripe) -> (Vec<BlockIndex>, u64) {
+        let has = |ledger: &Ledger<Asked>, place: usize| stripe.has(ledger[place].number);
+        let owed: u64 = (self.ledger.iter().filter(|block| stripe.has(block.number)))
+            .flat_map(|block| block.asked.shares.iter().filter(|share| share.flow == flow))
+            .map(|share| u64::from(share.missing))
+            .sum();
+        let anew: Vec<usize> = (0..self.ledger.len())
+            .filter(|&place| has(&self.ledger, place) && self.ledger.release(place, flow))
+            .collect();
         for &place in &anew {
             self.ledger[place].asked.shares.clear();
         }
         let mut back = Vec::new();
-        for Block { number, here, asked } in self.ledger.iter_mut() {
+        for Block { number, here, asked } in self.ledger.iter_mut().filter(|block| stripe.has(block.number)) {
             let mut kept = Vec::with_capacity(asked.shares.len());
             for share in std::mem::take(&mut asked.shares) {
                 if share.flow == flow {
@@ -339,7 +378,7 @@ impl Blocks {
         for &place in &anew {
             self.ask_anew(place);
         }
-        anew.into_iter().map(|place| BlockIndex(self.ledger[place].number)).collect()
+        (anew.into_iter().map(|place| BlockIndex(self.ledger[place].number)).collect(), owed)
     }
 
     /// Moves up to `most` not yet sent symbols from the end of what `from` owes in `block` back to the pool. Returns how
@@ -386,9 +425,9 @@ impl Blocks {
         let end = self.ledger.wanted().end;
         match rule {
             SpreadRule::Listed => flow.asked.outstanding > 0,
-            SpreadRule::Residue => self.fresh < end || filling.next().is_some(),
+            SpreadRule::Residue => self.first_fresh() < end || filling.next().is_some(),
             SpreadRule::Equal => {
-                let mut fresh = (self.fresh..end).filter(|&block| !self.ledger.is_done(block));
+                let mut fresh = (self.first_fresh()..end).filter(|&block| !self.ledger.is_done(block));
                 filling.any(|block| missing_of_class(block, flow) > 0)
                     || fresh.any(|block| class_size(self.ledger.source_symbols(block), flow) > 0)
             }
@@ -397,7 +436,9 @@ impl Blocks {
 
     /// Whether a block is wanted, but there is no room for it yet.
     pub(super) fn is_too_early(&self, block: BlockIndex) -> bool {
-        self.ledger.wanted().contains(&block.0) && block.0 >= self.fresh && !self.ledger.is_done(block.0)
+        self.ledger.wanted().contains(&block.0)
+            && block.0 >= self.first_fresh()
+            && !self.ledger.is_done(block.0)
     }
 
     /// What a source still owes of a block.

@@ -27,9 +27,12 @@ impl Receiver {
         self.receive(now, Blocks::resume(ledger), true);
     }
 
-    fn receive(&mut self, now: Time, blocks: Blocks, is_running: bool) {
+    fn receive(&mut self, now: Time, mut blocks: Blocks, is_running: bool) {
         self.last_useful = now;
         let done = blocks.all_done();
+        if let Some(stripes) = &self.stripes {
+            blocks.set_stripes(stripes.of());
+        }
         self.blocks = Some(blocks);
         self.plan_soon = true;
         if done && is_running {
@@ -46,6 +49,7 @@ impl Receiver {
         self.stats.repair_used += u64::from(entry.here.source_symbols_missing());
         self.last_useful = now;
         let suspects = blocks.finish(block);
+        self.plan_soon |= self.stripes.is_some();
         let done = blocks.all_done();
         for node in self.trust.suspect(suspects) {
             self.distrust(now, node);

@@ -163,6 +163,15 @@ impl Flow {
     }
 }
 
+impl Flow {
+    /// Its source is there, but has nothing to send yet. Returns whether it was silent.
+    pub(super) fn on_heartbeat(&mut self, now: Time, echo: u8) -> bool {
+        self.assigning.on_echo(now, echo);
+        self.silence.expecting_since = Some(now);
+        self.silence.revive_at.take().is_some()
+    }
+}
+
 impl Assigning {
     /// It is another one.
     pub(super) fn change(&mut self) {

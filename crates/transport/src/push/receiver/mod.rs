@@ -23,6 +23,7 @@ mod narrow;
 mod rate;
 mod side;
 mod spread;
+mod stripes;
 
 use headwater_machine::{Output, SortedMap};
 use headwater_units::{BitRate, Bytes, FetchId, FlowId, Geometry, Time};
@@ -36,6 +37,7 @@ use crate::{Bind, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 use blocks::{Blocks, Inflow};
 use flow::Flow;
 pub(crate) use narrow::room_for;
+use stripes::{Stripe, Stripes};
 
 /// The receiving machine of one task.
 #[derive(Debug)]
@@ -47,6 +49,10 @@ pub(crate) struct Receiver {
     flows: SortedMap<FlowId, Flow>,
     /// In force: the listed one replaces any other once a block failed its hash.
     rule: SpreadRule,
+    /// In an overlay.
+    stripes: Option<Stripes>,
+    /// And what each source may have in flight.
+    window_each: Option<u32>,
     outbox: Outbox,
     /// Before this moment nothing is due: a poll costs one comparison. Every input but a plain symbol resets it.
     quiet_until: Time,
@@ -68,11 +74,19 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver of an object that is cut like this.
-    pub(crate) fn new(fetch: FetchId, config: ReceiverConfig, geometry: Geometry) -> Self {
+    /// A receiver of an object that is cut like this. `by_stripes`: of an overlay, where each source brings one and has so many packets in
+    /// flight.
+    pub(crate) fn new(
+        fetch: FetchId,
+        config: ReceiverConfig,
+        geometry: Geometry,
+        by_stripes: Option<u16>,
+    ) -> Self {
         Receiver {
             geometry,
-            rule: config.spread,
+            rule: if by_stripes.is_some() { SpreadRule::Listed } else { config.spread },
+            stripes: by_stripes.map(|_| Stripes::new(1)),
+            window_each: by_stripes.map(u32::from),
             blocks: None,
             flows: SortedMap::default(),
             outbox: Outbox::new(fetch),
@@ -121,6 +135,11 @@ impl Receiver {
         for flow in gone {
             self.end_flow(now, flow, FinReason::Cancelled);
         }
+        if let (Some(stripes), Some(grant)) = (&self.stripes, grants.first())
+            && grant.of != stripes.of()
+        {
+            self.set_stripes(grant.of);
+        }
         for grant in grants {
             if self.trust.is_distrusted(grant.node) {
                 continue;
@@ -129,13 +148,19 @@ impl Receiver {
                 let moved = flow.is_live().then(|| ReceiverEvent::moved(&mut flow.grant.at, &grant));
                 moved.flatten().into_iter().for_each(|moved| self.outbox.event(moved));
             } else {
-                let bind = Bind { relays: false, passed_on: true, ..Bind::from(&grant) };
-                self.outbox.event(ReceiverEvent::Bind(Box::new(bind)));
+                self.outbox.event(ReceiverEvent::Bind(Box::new(Bind::from(&grant))));
                 self.flows.insert(grant.flow, Flow::new(grant));
             }
         }
         self.count_inflow();
         self.plan_soon = true;
+    }
+
+    /// The object comes in so many stripes from now on.
+    fn set_stripes(&mut self, of: u8) {
+        let stripes = Stripes::new(of);
+        self.blocks.iter_mut().for_each(|blocks| blocks.set_stripes(stripes.of()));
+        self.stripes = Some(stripes);
     }
 
     fn end_flow(&mut self, now: Time, id: FlowId, reason: FinReason) {
@@ -195,7 +220,7 @@ impl Receiver {
             let assign = Assign {
                 version: flow.assigning.version,
                 nonce: flow.nonce,
-                receive_window: (self.config.receive_window / live).max(2),
+                receive_window: self.window_each.unwrap_or((self.config.receive_window / live).max(2)),
                 first_undecoded: blocks.first_undecoded(),
                 assignment,
                 padded: self.config.pads_openings && flow.nonce.is_none() && !flow.silence.heard,
@@ -227,7 +252,7 @@ impl Receiver {
             ReceiverCommand::DecodeFailed { block, failure } => self.on_decode_failed(now, block, failure),
             ReceiverCommand::Cancel => self.fail(now, ReceiverFailure::Cancelled),
             // It has begun.
-            ReceiverCommand::Fetch(_) | ReceiverCommand::Wanted { .. } => self.stats.strays += 1,
+            ReceiverCommand::Fetch(_) => self.stats.strays += 1,
         }
     }
 
@@ -238,7 +263,7 @@ impl Receiver {
         flow.asked.order.clear();
         flow.assigning.change();
         if let Some(blocks) = &mut self.blocks {
-            for block in blocks.release(id) {
+            for block in blocks.release(id, Stripe::ALL).0 {
                 self.outbox.event(ReceiverEvent::Discard { block });
             }
         }
@@ -369,7 +394,7 @@ fn flow_stats(flow: &mut Flow, now: Time, symbol: u16) -> FlowStats {
         symbols: flow.arrivals,
         useful: flow.useful,
         by_group: Bytes::ZERO,
-        relays: false,
+        relays: flow.grant.relays,
         lost: flow.acks.lost(),
         marked: flow.acks.marked(),
         rate: rate_of(flow, now, u64::from(symbol)),

@@ -90,7 +90,9 @@ impl FetchSide for Receiver {
     fn progress(&mut self, now: Time) -> Progress {
         let symbol = u64::from(self.geometry.symbol_size());
         let (blocks, rule) = (&self.blocks, self.rule);
-        let expects = |flow: &Flow| blocks.as_ref().is_some_and(|b| b.expects(flow, rule));
+        // Whoever brings a stripe is waited for even when it is asked for nothing any more: it is to be replaced.
+        let is_lost = |flow: &Flow| self.stripes.is_some() && flow.silence.is_silent();
+        let expects = |flow: &Flow| is_lost(flow) || blocks.as_ref().is_some_and(|b| b.expects(flow, rule));
         let view = |f: &mut Flow| FlowView {
             flow: f.id(),
             bytes: f.bytes,
@@ -99,6 +101,7 @@ impl FetchSide for Receiver {
                 Some(since) if expects(f) => now.since(since),
                 _ => Duration::ZERO,
             },
+            behind: self.stripes.as_ref().map_or(Duration::ZERO, |it| it.behind(now, f.id())),
         };
         Progress {
             first_undecoded: blocks.as_ref().map_or(BlockIndex(0), Blocks::first_undecoded),

@@ -11,6 +11,8 @@ use headwater_wire::{MAX_WORK, Work};
 use super::Receiver;
 use super::blocks::Blocks;
 use super::flow::Flow;
+use super::stripes::{Pace, Stripe};
+use crate::ReceiverEvent;
 
 /// Flows are supplied at least this far ahead: a wake-up may be late by some milliseconds on a busy machine.
 const LEAST_HORIZON: Duration = Duration::from_millis(20);
@@ -23,6 +25,11 @@ pub(super) const RESPITE: Duration = Duration::from_micros(500);
 const UNKNOWN_TURNAROUND: Duration = Duration::from_millis(20);
 /// A flow that brought nothing for four turnarounds, and at least this long, is taken for dead.
 const LEAST_SILENCE: Duration = Duration::from_millis(150);
+/// One of an overlay says every 100 ms that it lives, and may miss three times.
+const STRIPE_SILENCE: Duration = Duration::from_millis(400);
+/// In an overlay blocks are asked for so far ahead of the first that is missing, in rounds of all stripes: so no stripe takes the receiver's
+/// link from one that is behind.
+const ROUNDS_AHEAD: u32 = 4;
 /// A list may have this many separate runs; the message holds some more.
 const MOST_RUNS: usize = 64;
 /// Moving or cutting less is not worth a message.
@@ -36,8 +43,8 @@ pub(super) fn is_hungry(flow: &Flow) -> bool {
 }
 
 /// Whether a flow should long have brought what it was asked for.
-fn is_overdue(flow: &Flow, now: Time) -> bool {
-    let limit = LEAST_SILENCE.max(turnaround(flow) * 4);
+fn is_overdue(flow: &Flow, now: Time, least: Duration) -> bool {
+    let limit = least.max(turnaround(flow) * 4);
     flow.asked.outstanding > 0 && flow.silence.expecting_since.is_some_and(|since| now.since(since) > limit)
 }
 
@@ -56,6 +63,47 @@ fn horizon(flow: &Flow) -> Duration {
     (turnaround(flow) * 2 + LEAST_HORIZON / 2).max(LEAST_HORIZON)
 }
 
+/// Work that is given to flows.
+struct Giving<'a> {
+    now: Time,
+    blocks: &'a mut Blocks,
+    /// Symbols that may be asked for, if there is a limit.
+    allowed: Option<f64>,
+    /// Blocks that may be open.
+    open_blocks: usize,
+    counts_asked_for: bool,
+    /// No block from this one on is asked for yet.
+    end: u32,
+}
+
+impl Giving<'_> {
+    /// Gives a flow unassigned work of a stripe until it has so many symbols outstanding.
+    fn give(&mut self, flow: &mut Flow, target: u64, split: bool, stripe: Stripe) {
+        while flow.asked.outstanding + u64::from(LEAST_PIECE) / 2 < target
+            || flow.asked.outstanding == 0 && target > 0
+        {
+            if runs(flow) >= MOST_RUNS || self.allowed.is_some_and(|a| a < f64::from(LEAST_PIECE)) {
+                break;
+            }
+            let open = if self.counts_asked_for { self.blocks.opened() } else { self.blocks.in_reception() };
+            let open_below = if open < self.open_blocks { self.end } else { 0 };
+            let most = target.saturating_sub(flow.asked.outstanding);
+            let most = most.max(u64::from(LEAST_PIECE)).min(u64::from(u16::MAX)) as u32;
+            let most = self.allowed.map_or(most, |a| most.min(a as u32));
+            let Some((block, symbols)) = self.blocks.take(flow.id(), most, split, open_below, stripe) else {
+                break;
+            };
+            if let Some(allowed) = &mut self.allowed {
+                *allowed -= f64::from(symbols);
+            }
+            flow.give(block, symbols);
+            if flow.silence.expecting_since.is_none() || flow.asked.outstanding == u64::from(symbols) {
+                flow.silence.expecting_since = Some(self.now);
+            }
+        }
+    }
+}
+
 impl Receiver {
     /// Plans anew and notes which flows must be told.
     pub(super) fn plan(&mut self, now: Time) {
@@ -65,6 +113,9 @@ impl Receiver {
         self.next_plan = now + turnaround.unwrap_or(MOST_INTERVAL).max(LEAST_INTERVAL).min(MOST_INTERVAL);
         self.drop_silent(now);
         self.revive(now);
+        if self.stripes.is_some() {
+            return self.supply_stripes(now);
+        }
         let mut usable: Vec<(FlowId, f64)> = Vec::new();
         let flows = self.flows.values_mut().filter(|f| f.is_usable());
         let measured: Vec<(FlowId, Option<f64>)> =
@@ -81,9 +132,15 @@ impl Receiver {
         self.help(now, &usable);
     }
 
+    /// How long a flow may be silent at least.
+    fn least_silence(&self) -> Duration {
+        if self.stripes.is_some() { STRIPE_SILENCE } else { LEAST_SILENCE }
+    }
+
     fn drop_silent(&mut self, now: Time) {
-        let silent: Vec<FlowId> =
-            self.flows.values().filter(|f| f.is_usable() && is_overdue(f, now)).map(Flow::id).collect();
+        let least = self.least_silence();
+        let is_silent = |flow: &&Flow| flow.is_usable() && is_overdue(flow, now, least);
+        let silent: Vec<FlowId> = self.flows.values().filter(is_silent).map(Flow::id).collect();
         // The last usable flow keeps its work: nobody else could do it.
         let usable = self.flows.values().filter(|f| f.is_usable()).count();
         if silent.len() == usable {
@@ -100,8 +157,11 @@ impl Receiver {
     /// Tries silent flows again now and then, while there is enough to do that the trial delays nothing, or while nobody
     /// brings anything: the one that kept its work may be as dead as they were.
     fn revive(&mut self, now: Time) {
-        let plenty = self.blocks.as_ref().is_some_and(|b| b.unassigned() > u64::from(MOST_HELP) * 16);
-        let last_resort = !self.flows.values().any(|f| f.is_usable() && !is_overdue(f, now));
+        // Nobody else brings the same stripe.
+        let plenty = self.stripes.is_some()
+            || self.blocks.as_ref().is_some_and(|b| b.unassigned() > u64::from(MOST_HELP) * 16);
+        let least = self.least_silence();
+        let last_resort = !self.flows.values().any(|f| f.is_usable() && !is_overdue(f, now, least));
         if plenty || last_resort {
             self.flows.values_mut().filter(|f| f.is_live()).for_each(|f| f.silence.revive(now));
         }
@@ -112,11 +172,9 @@ impl Receiver {
 
     /// Gives unassigned work to the flows that will run dry first.
     fn supply(&mut self, now: Time, usable: &[(FlowId, f64)], measured: &[(FlowId, Option<f64>)]) {
-        let mut allowed = self.allowance(now);
+        let allowed = self.allowance(now);
         let (Some(blocks), geometry) = (&mut self.blocks, self.geometry) else { return };
         let first_block = u64::from(geometry.source_symbols(blocks.first_undecoded())).max(1);
-        let open_blocks = self.config.open_blocks(geometry.layout().block_bytes());
-        let counts_asked_for = self.config.counts_asked_for;
         let available = blocks.unassigned();
         let total_rate: f64 = usable.iter().map(|&(_, rate)| rate).sum();
         let mut targets: Vec<(FlowId, f64, u64)> = Vec::with_capacity(usable.len());
@@ -137,6 +195,14 @@ impl Receiver {
             let ends = |&(id, rate, _): &(FlowId, f64, u64)| self.flows[&id].asked.outstanding as f64 / rate;
             ends(a).total_cmp(&ends(b)).then(a.0.cmp(&b.0))
         });
+        let mut giving = Giving {
+            now,
+            blocks,
+            allowed,
+            open_blocks: self.config.open_blocks(geometry.layout().block_bytes()),
+            counts_asked_for: self.config.counts_asked_for,
+            end: u32::MAX,
+        };
         for (id, rate, target) in targets {
             let flow = self.flows.get_mut(&id).expect("usable flows exist");
             flow.asked.low_water = target * 3 / 4;
@@ -146,36 +212,65 @@ impl Receiver {
                 false => target,
             };
             // A slow flow gets parts, so that no block waits for it long.
-            let split = scarce || target < first_block || allowed.is_some();
-            while flow.asked.outstanding + u64::from(LEAST_PIECE) / 2 < target
-                || flow.asked.outstanding == 0 && target > 0
-            {
-                if runs(flow) >= MOST_RUNS || allowed.is_some_and(|a| a < f64::from(LEAST_PIECE)) {
-                    break;
-                }
-                let open = if counts_asked_for { blocks.opened() } else { blocks.in_reception() };
-                let open_new = open < open_blocks;
-                let most = (target - flow.asked.outstanding)
-                    .max(u64::from(LEAST_PIECE))
-                    .min(u64::from(u16::MAX)) as u32;
-                let most = allowed.map_or(most, |a| most.min(a as u32));
-                let Some((block, symbols)) = blocks.take(id, most, split, open_new) else { break };
-                if let Some(allowed) = &mut allowed {
-                    *allowed -= f64::from(symbols);
-                }
-                flow.give(block, symbols);
-                if flow.silence.expecting_since.is_none() || flow.asked.outstanding == u64::from(symbols) {
-                    flow.silence.expecting_since = Some(now);
-                }
-            }
+            let split = scarce || target < first_block || giving.allowed.is_some();
+            giving.give(flow, target, split, Stripe::ALL);
         }
+        let (allowed, nothing_left) = (giving.allowed, giving.blocks.unassigned() == 0);
         if let Some(allowed) = allowed {
             self.allowance = (allowed, now);
         }
-        if blocks.unassigned() == 0 {
+        if nothing_left {
             // Nothing to give before something changes.
             self.flows.values_mut().for_each(|f| f.asked.low_water = 0);
         }
+    }
+
+    /// Has each flow of an overlay bring what comes next of its stripe, and of those that it has adopted.
+    fn supply_stripes(&mut self, now: Time) {
+        let allowed = self.allowance(now);
+        let (Some(blocks), Some(stripes), geometry) = (&mut self.blocks, &mut self.stripes, self.geometry)
+        else {
+            return;
+        };
+        let usable: Vec<(FlowId, u8)> =
+            self.flows.values().filter(|f| f.is_usable()).map(|f| (f.id(), f.grant.index)).collect();
+        for (stripe, id) in stripes.assign(now, &usable) {
+            let (anew, owed) = blocks.release(id, stripe);
+            anew.into_iter().for_each(|block| self.outbox.event(ReceiverEvent::Discard { block }));
+            if let Some(flow) = self.flows.get_mut(&id) {
+                flow.asked.outstanding = flow.asked.outstanding.saturating_sub(owed);
+                flow.assigning.change();
+            }
+        }
+        let first = blocks.first_undecoded().0;
+        let mut giving = Giving {
+            now,
+            blocks,
+            allowed,
+            open_blocks: self.config.open_blocks(geometry.layout().block_bytes()),
+            counts_asked_for: self.config.counts_asked_for,
+            end: first.saturating_add(ROUNDS_AHEAD * u32::from(stripes.of())),
+        };
+        for (id, index) in usable {
+            let flow = self.flows.get_mut(&id).expect("usable flows exist");
+            for stripe in stripes.of_flow(id, index) {
+                giving.give(flow, u64::MAX, giving.allowed.is_some(), stripe);
+            }
+            // More is given when a block is done.
+            flow.asked.low_water = 0;
+        }
+        if let Some(allowed) = giving.allowed {
+            self.allowance = (allowed, now);
+        }
+        // At the end some stripe is the last; it is behind if it still has nothing to show.
+        let is_end = giving.blocks.are_all_asked_for();
+        let block = if is_end { 0 } else { u64::from(geometry.source_symbols(BlockIndex(0))) };
+        let pace = |flow: &mut Flow| {
+            let rate = flow.rate.per_second(now).unwrap_or(0.0);
+            Pace { flow: flow.id(), owed: flow.asked.outstanding, rate }
+        };
+        let paces: Vec<Pace> = self.flows.values_mut().filter(|flow| flow.is_usable()).map(pace).collect();
+        stripes.compare(now, self.last_useful, &paces, block);
     }
 
     /// Symbols that may be asked for now, if there is a limit: what the time since the last plan allows, at most a
@@ -232,7 +327,7 @@ impl Receiver {
             }
         }
         let fast = self.flows.get_mut(&early.0).expect("usable flows exist");
-        while let Some((block, symbols)) = blocks.take(early.0, u32::from(u16::MAX), true, false) {
+        while let Some((block, symbols)) = blocks.take(early.0, u32::from(u16::MAX), true, 0, Stripe::ALL) {
             fast.give(block, symbols);
         }
     }

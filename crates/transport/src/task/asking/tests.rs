@@ -69,7 +69,6 @@ fn grant(n: u8) -> FlowGrant {
         of: 1,
         group: None,
         relays: false,
-        passed_on: false,
     }
 }
 

@@ -31,11 +31,6 @@ impl Net {
         self.hosts[host].got.begun
     }
 
-    /// How often receivers waited in vain.
-    pub(crate) fn timeouts(&self) -> u64 {
-        self.hosts.iter().map(|host| host.timeouts).sum()
-    }
-
     /// What the controller has counted.
     pub(crate) fn controller(&self) -> &ControllerStats {
         self.controller.stats()

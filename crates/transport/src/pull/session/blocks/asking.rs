@@ -15,17 +15,6 @@ const LONGEST_RUN: u32 = 60_000;
 /// A source that has sent its part of a block goes on with one of so many next ones before it helps out with repair symbols.
 const PARTS_AHEAD: usize = 2;
 
-/// Verdict of a rule on whether a flow is asked for symbols of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Take {
-    /// The flow is asked for them.
-    Now,
-    /// Asked only if there is nothing else to ask the flow for.
-    Later,
-    /// Not asked.
-    Not,
-}
-
 impl Blocks {
     /// A source pushes this much unasked.
     pub(in crate::pull::session) fn expect(&mut self, place: usize, block: BlockIndex, count: u32) {
@@ -43,12 +32,6 @@ impl Blocks {
     #[inline]
     pub(in crate::pull::session) fn assign(&mut self, place: usize) -> Option<BlockIndex> {
         let at = self.pick(place)?;
-        self.assign_of(at, place)
-    }
-
-    /// The same where it is known of which block.
-    #[inline]
-    pub(super) fn assign_of(&mut self, at: usize, place: usize) -> Option<BlockIndex> {
         self.begin_run(at, place);
         self.move_run(at, place);
         let entry = &mut self.ledger[at];
@@ -101,31 +84,8 @@ impl Blocks {
     /// The oldest block that needs symbols; where sources share a block of which nothing is lost yet, the oldest that needs some
     /// of this one's part, if that is not far behind: a block of source symbols alone needs no decoding.
     #[inline]
-    pub(super) fn pick(&mut self, place: usize) -> Option<usize> {
-        if self.relayed {
-            return self.pick_relayed(place);
-        }
+    fn pick(&mut self, place: usize) -> Option<usize> {
         let FlowView { index, of, detached, .. } = self.places[place];
-        self.walk(place, PARTS_AHEAD, |block, places| {
-            if of == 1 || detached || block.asked.lossy || block.has_part_left(place, index, of) {
-                Take::Now
-            } else if block.is_left_to_others(place, places) {
-                Take::Not
-            } else {
-                Take::Later
-            }
-        })
-    }
-
-    /// The oldest block that needs symbols and that a rule takes now for this flow. If there is none among the next ones, `ahead` at
-    /// most that it would take later, the oldest of those.
-    #[inline]
-    pub(super) fn walk(
-        &mut self,
-        place: usize,
-        ahead: usize,
-        takes: impl Fn(&Block, &[FlowView]) -> Take,
-    ) -> Option<usize> {
         let (mut fallback, mut passed) = (None, 0);
         let (mut next, mut nothing_needed) = (self.ledger.place_from(self.cursor), true);
         loop {
@@ -150,15 +110,14 @@ impl Blocks {
                 }
                 continue;
             }
-            match takes(entry, &self.places) {
-                Take::Now => return Some(at),
-                Take::Not => {}
-                Take::Later => {
-                    fallback.get_or_insert(at);
-                    passed += 1;
-                    if passed > ahead {
-                        return fallback;
-                    }
+            if of == 1 || detached || entry.asked.lossy || entry.has_part_left(place, index, of) {
+                return Some(at);
+            }
+            if !entry.is_left_to_others(place, &self.places) {
+                fallback.get_or_insert(at);
+                passed += 1;
+                if passed > PARTS_AHEAD {
+                    return fallback;
                 }
             }
         }
@@ -177,8 +136,7 @@ impl Blocks {
         let it = &self.places[place];
         let (start, stride) = if here.trial.has_sole_source() {
             // The source is to see that it is another run than the one before.
-            // And what a relay sends of it is to be from a block that is whole.
-            let again = here.attempts() > 1 || it.of == 1 || it.relays;
+            let again = here.attempts() > 1 || it.of == 1;
             (if again { OWN_REPAIR + u32::from(here.attempts().min(200)) * (1 << 16) } else { 0 }, 1)
         } else if it.detached {
             (if here.symbols() > 0 { OWN_REPAIR } else { 0 }, 1)
@@ -326,7 +284,6 @@ impl Blocks {
             self.change(at, |entry| entry.asked.add_coming(place, 1));
             let run = &mut self.ledger[at].asked.runs[place];
             run.gone = run.gone.saturating_sub(1).max(run.moved);
-            run.lost = run.lost.saturating_sub(1);
             let flow = self.places[place].flow;
             let entry = &mut self.ledger[at];
             entry.here.trial.give(flow);
@@ -356,7 +313,6 @@ mod tests {
             of: 1,
             group: None,
             relays: false,
-            passed_on: true,
         };
         let geometry = Geometry::new(Bytes::kib(512), 2622).unwrap();
         let mut blocks = Blocks::new(geometry, 0..2, &[], 2, 8);

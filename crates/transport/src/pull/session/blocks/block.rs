@@ -4,7 +4,7 @@ use headwater_units::{FlowId, NodeId, SymbolId};
 
 use super::Arrival;
 use crate::pull::{class_of, part};
-use crate::task::ledger::{self, Here};
+use crate::task::ledger;
 
 /// Where a detached receiver's runs begin in blocks of which it has a part: above everything that a group was sent.
 pub(super) const OWN_REPAIR: u32 = 1 << 20;
@@ -18,10 +18,6 @@ pub(super) struct FlowView {
     pub(super) of: u8,
     /// It has left its group.
     pub(super) detached: bool,
-    /// It is a receiver itself, and sends what comes to it.
-    pub(super) relays: bool,
-    /// It brings what this receiver passes on.
-    pub(super) passed_on: bool,
     /// It has been heard since it was given up last.
     pub(super) heard: bool,
     /// It was asked for a whole block alone, because of a wrong one, and told the truth.
@@ -50,8 +46,6 @@ pub(super) struct Asked {
     pub(super) runs: Vec<Run>,
     /// The flow of the last symbol: most come in a row.
     pub(super) last: usize,
-    /// By class that this receiver passes on: symbols wanted by others.
-    pub(super) wanted_by_others: Vec<(u8, u32)>,
 }
 
 /// What one flow was asked for of one block: start, start + stride, and so on.
@@ -62,8 +56,6 @@ pub(super) struct Run {
     pub(super) stride: u32,
     /// Symbols that have arrived or are lost.
     pub(super) gone: u32,
-    /// Of those, lost symbols.
-    pub(super) lost: u32,
     pub(super) coming: u32,
     /// Symbols ever asked for. More than those gone or coming if a loss was charged to the wrong block.
     pub(super) told: u32,
@@ -71,14 +63,6 @@ pub(super) struct Run {
     pub(super) moved: u32,
     /// The source was told that nothing of the block is wanted any more.
     pub(super) forgotten: bool,
-}
-
-impl FlowView {
-    /// What ESIs of its class leave as a remainder, in this block.
-    pub(super) fn class_in(&self, block: u32) -> u8 {
-        // It is less than `of`.
-        class_of(block, self.index, self.of) as u8
-    }
 }
 
 impl Asked {
@@ -89,13 +73,7 @@ impl Asked {
             coming: 0,
             runs: vec![Run::default(); places],
             last: usize::MAX,
-            wanted_by_others: Vec::new(),
         }
-    }
-
-    /// How many symbols of a class others want.
-    pub(super) fn wanted_of(&self, class: u8) -> u32 {
-        self.wanted_by_others.iter().find(|(its, _)| *its == class).map_or(0, |(_, symbols)| *symbols)
     }
 
     pub(super) fn coming_from(&self, place: usize) -> u32 {
@@ -114,16 +92,6 @@ impl Asked {
 }
 
 impl Block {
-    /// Others want a number of symbols of a class.
-    pub(super) fn want_for_others(&mut self, class: u8, symbols: u32) {
-        // Nobody needs more than all.
-        let symbols = symbols.min(self.here.source_symbols());
-        match self.asked.wanted_by_others.iter_mut().find(|(its, _)| *its == class) {
-            Some((_, before)) => *before = symbols.max(*before),
-            None => self.asked.wanted_by_others.push((class, symbols)),
-        }
-    }
-
     /// Symbols that nobody was asked for.
     #[inline]
     pub(super) fn needs(&self) -> u32 {
@@ -133,15 +101,12 @@ impl Block {
     /// A symbol of it is here.
     #[inline]
     pub(super) fn take(&mut self, from: usize, place: &FlowView, symbol: SymbolId) -> Arrival {
-        let Here { trial, .. } = &self.here;
-        let is_unverified = place.relays && trial.has_sole_source() && symbol.esi.0 < OWN_REPAIR;
-        if is_unverified || !trial.admits(place.flow) || !self.here.insert(symbol.esi.0) {
+        if !self.here.trial.admits(place.flow) || !self.here.insert(symbol.esi.0) {
             return Arrival::Useless;
         }
         if self.asked.last != from {
             self.asked.last = from;
-            let hearsay = place.relays && !self.here.trial.has_sole_source();
-            self.here.trial.on_symbol(place.flow, place.node, hearsay);
+            self.here.trial.on_symbol(place.flow, place.node, false);
         }
         if self.here.missing() > 0 { Arrival::Kept } else { Arrival::Complete }
     }
@@ -174,32 +139,26 @@ impl Block {
 
 /// Whether a block of which somebody has sent wrong symbols is asked of this source first: alone, a liar convicts itself, so those
 /// who have not been asked alone come before those who have.
-/// A relay may never have the block whole if its own source lies: it is asked last.
 pub(super) fn is_tested_first(places: &[FlowView], place: usize) -> bool {
-    let others_hold = places.iter().any(|it| !it.relays && it.heard);
-    let is_last = |it: &FlowView| it.relays && others_hold;
-    !is_last(&places[place])
-        && (!places[place].cleared || places.iter().all(|it| it.cleared || !it.heard || is_last(it)))
+    !places[place].cleared || places.iter().all(|it| it.cleared || !it.heard)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Places with these traits, by the bits of a number: it relays, it is heard, it is cleared.
+    /// Places with these traits, by the bits of a number: it is heard, it is cleared.
     fn places(bits: u32) -> Vec<FlowView> {
         let place = |n: u32| {
-            let has = |bit: u32| bits >> (3 * n + bit) & 1 == 1;
+            let has = |bit: u32| bits >> (2 * n + bit) & 1 == 1;
             FlowView {
                 flow: FlowId(u64::from(n)),
                 node: NodeId([n as u8; 32]),
                 index: n as u8,
                 of: 3,
                 detached: false,
-                relays: has(0),
-                passed_on: true,
-                heard: has(1),
-                cleared: has(2),
+                heard: has(0),
+                cleared: has(1),
                 stray: 0,
                 oldest: 0,
                 told: 0,
@@ -211,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_wrong_block_can_always_be_asked_of_somebody_who_is_heard() {
-        for bits in 0..1 << 9 {
+        for bits in 0..1 << 6 {
             let places = places(bits);
             let heard: Vec<usize> = (0..3).filter(|place| places[*place].heard).collect();
             let asked = heard.iter().any(|place| is_tested_first(&places, *place));

@@ -1,0 +1,296 @@
+//! Tasks whose receivers pass on to each other what comes: their flows, one for each stripe.
+
+use std::collections::BTreeSet;
+
+use headwater_units::{Duration, FlowId, NodeId, ObjectId, Symbols, TaskId, Time};
+use headwater_wire::Request;
+
+use super::Deliveries;
+use crate::ControllerConfig;
+use crate::catalog::Catalog;
+use crate::overlay_membership::{Beginner, Known, Overlays, Parents};
+use crate::selection::{FlowPlan, Placement, is_free};
+use crate::tasks::{Flow, FlowState, Task};
+use crate::turn::Turn;
+
+/// A receiver that was not heard for so long is not counted on as a parent: it says ten times a second how it does.
+const MEMBER_HEARD: Duration = Duration::from_secs(2);
+/// Where there is nobody else, a node that has failed a receiver is asked again after so many times the silence that it was given.
+const STUCK: u64 = 4;
+
+impl Deliveries {
+    /// The overlays.
+    pub(crate) fn overlays(&self) -> &Overlays {
+        &self.overlays
+    }
+
+    /// Receivers of an object begin to pass on to each other what comes: who sends which stripe to each of them.
+    pub(crate) fn begin_overlay(
+        &mut self,
+        object: ObjectId,
+        symbol_size: u16,
+        sources: &[NodeId],
+        beginners: &[Beginner],
+    ) -> Vec<(NodeId, Parents)> {
+        self.overlays.begin(object, symbol_size, sources, beginners)
+    }
+
+    /// A running task goes on as one of an overlay.
+    pub(crate) fn regroup(
+        &mut self,
+        turn: &mut Turn<'_>,
+        catalog: &Catalog,
+        id: TaskId,
+        parents: Parents,
+        symbol_size: u16,
+    ) {
+        let Some(task) = self.tasks.get(id) else { return };
+        let flows: Vec<_> = task.flows.iter().map(|flow| flow.facts.flow).collect();
+        flows.into_iter().for_each(|flow| self.close_flow(turn, catalog, flow, true));
+        let Some(task) = self.tasks.get_mut(id) else { return };
+        task.needed = Symbols::new(task.remaining().get().div_ceil(u64::from(symbol_size.max(1))));
+        task.facts.symbol_size = symbol_size;
+        task.facts.delivery = turn.config.delivery_by_overlay(parents.of);
+        (task.facts.residue_classes, task.facts.max_sources) = (parents.of, parents.of);
+        task.classes_used.clear();
+        task.anew = Some(task.facts.flows_version.saturating_add(1));
+        turn.stats.tasks_regrouped += 1;
+        self.open_in_overlay(turn, catalog, id, parents);
+        self.agenda.changed.insert(id);
+    }
+
+    /// Opens the flows of a task of an overlay.
+    pub(super) fn open_in_overlay(
+        &mut self,
+        turn: &mut Turn<'_>,
+        catalog: &Catalog,
+        id: TaskId,
+        parents: Parents,
+    ) {
+        for (stripe, node) in (0..).zip(parents.nodes) {
+            self.open_stripe(turn, catalog, id, (node, stripe));
+        }
+    }
+
+    fn open_stripe(
+        &mut self,
+        turn: &mut Turn<'_>,
+        catalog: &Catalog,
+        id: TaskId,
+        (node, stripe): (NodeId, u8),
+    ) {
+        let Some(task) = self.tasks.get(id) else { return };
+        let relays = !catalog.holds(node, task.facts.object);
+        let plan = FlowPlan { relays, ..FlowPlan::of_source(node, stripe) };
+        let flow = self.tasks.unused_flow(turn.draws);
+        self.open_flow_as(turn, catalog, id, flow, (plan, None));
+    }
+
+    /// Finds other nodes for the stripes that do not come to a task any more, or not for much longer. One for which there is nobody else
+    /// stays as it is.
+    pub(super) fn mend(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, id: TaskId) {
+        let (now, config) = (turn.now, turn.config);
+        let Some(task) = self.tasks.get(id) else { return };
+        let known = self.known(catalog, config);
+        let is_lost = |flow: &Flow| match flow.state {
+            FlowState::Over { replace_after } => now >= replace_after,
+            _ => {
+                let node = flow.facts.node;
+                let is_useless =
+                    catalog.path_of(node).is_some() && !self.may_send(now, catalog, node, task.facts.object);
+                is_useless || flow.is_weak(now, config.overlay_silent) || known.is_leaving(flow)
+            }
+        };
+        let facts = |flow: &Flow| {
+            // One that nobody else can replace is begun anew, in case its source takes all for sent.
+            let may = self.may_send(now, catalog, flow.facts.node, task.facts.object);
+            let is_stuck = flow.silent() > config.overlay_silent * STUCK && may;
+            (flow.facts.flow, flow.facts.node, flow.facts.index, is_stuck)
+        };
+        let lost: Vec<(FlowId, NodeId, u8, bool)> =
+            task.flows.iter().filter(|flow| is_lost(flow)).map(facts).collect();
+        let missing: Vec<u8> = (0..task.facts.residue_classes)
+            .filter(|stripe| task.flows.iter().all(|flow| flow.facts.index != *stripe))
+            .collect();
+        lost.into_iter().for_each(|lost| self.replace(turn, catalog, id, lost));
+        for stripe in missing {
+            if let Some(other) = self.other_parent(now, catalog, config, (id, stripe)) {
+                self.open_stripe(turn, catalog, id, (other, stripe));
+                self.agenda.changed.insert(id);
+            }
+        }
+    }
+
+    /// A receiver has said how it does. If a stripe alone holds it up, and does not hold up the node that sends it, that node is slow: it
+    /// becomes a leaf of the stripe's tree.
+    pub(super) fn look_for_slow(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, id: TaskId) {
+        let config = turn.config;
+        let Some(task) = self.tasks.get(id) else { return };
+        let (object, receiver) = (task.facts.object, task.facts.receiver);
+        let is_behind = |flow: &&Flow| flow.view.is_some_and(|view| view.behind > config.overlay_behind);
+        let Some(flow) = task.flows.iter().find(is_behind) else { return };
+        let (stripe, slow) = (flow.facts.index, flow.facts.node);
+        let is_held_up = |node: NodeId| {
+            let flows = self.tasks.fetching(node, object).map(|task| &task.flows).into_iter().flatten();
+            flows.into_iter().any(|flow| flow.facts.index == stripe && is_behind(&flow))
+        };
+        if is_held_up(slow) || self.overlays.parent(object, receiver, stripe) != Some(slow) {
+            return;
+        }
+        if self.overlays.parent(object, slow, stripe).is_none() {
+            // It has all of it, or is no member any more, and sends nothing all the same.
+            let lost = (flow.facts.flow, slow, stripe, false);
+            return self.replace(turn, catalog, id, lost);
+        }
+        let held_up: BTreeSet<NodeId> = (self.tasks.wanting(object).filter_map(|id| self.tasks.get(id)))
+            .map(|task| task.facts.receiver)
+            .filter(|node| *node != receiver && is_held_up(*node))
+            .collect();
+        let known = self.known(catalog, config);
+        let sources = known.sources_of(object, task.facts.symbol_size, |_| true);
+        let source = sources.get(usize::from(stripe) % sources.len().max(1)).copied();
+        let may = |node: NodeId| self.may_send(turn.now, catalog, node, object) && !held_up.contains(&node);
+        let candidates: BTreeSet<NodeId> = self.overlays.members(object).filter(|node| may(*node)).collect();
+        let holds = |node| catalog.holds(node, object);
+        let known = Known { may: |node| candidates.contains(&node), holds, source };
+        let moved = self.overlays.demote(turn.now, object, (slow, stripe), receiver, &known);
+        turn.stats.demoted += u64::from(!moved.is_empty());
+        for (node, parent) in moved {
+            let task = self.tasks.fetching(node, object).filter(|task| task.is_of_overlay());
+            let Some((id, flows)) = task.map(|task| (task.id(), &task.flows)) else { continue };
+            let before = flows.iter().find(|flow| flow.facts.index == stripe).map(|flow| flow.facts.flow);
+            before.into_iter().for_each(|flow| self.close_flow(turn, catalog, flow, true));
+            self.open_stripe(turn, catalog, id, (parent, stripe));
+            self.agenda.changed.insert(id);
+        }
+    }
+
+    /// A stripe of a task is to come from another node, if there is one, or by a new flow from the same one if it `is_stuck`.
+    fn replace(
+        &mut self,
+        turn: &mut Turn<'_>,
+        catalog: &Catalog,
+        id: TaskId,
+        (flow, node, stripe, is_stuck): (FlowId, NodeId, u8, bool),
+    ) {
+        let (now, config) = (turn.now, turn.config);
+        if let Some(task) = self.tasks.get_mut(id) {
+            task.barred.entry(node).or_insert(now + config.bar);
+        }
+        let other = self.other_parent(now, catalog, config, (id, stripe)).filter(|other| *other != node);
+        if let Some(other) = other.or(Some(node).filter(|_| is_stuck)) {
+            self.close_flow(turn, catalog, flow, true);
+            self.open_stripe(turn, catalog, id, (other, stripe));
+            turn.stats.flows_replaced += 1;
+            self.agenda.changed.insert(id);
+        }
+    }
+
+    /// Who sends a stripe to a task from now on: somebody that has not failed it, or else not for a while.
+    fn other_parent(
+        &mut self,
+        now: Time,
+        catalog: &Catalog,
+        config: &ControllerConfig,
+        place: (TaskId, u8),
+    ) -> Option<NodeId> {
+        let again = config.overlay_silent * STUCK;
+        let other = self.parent_but(now, catalog, config, place, |_| true);
+        other.or_else(|| {
+            self.parent_but(now, catalog, config, place, |until| now + config.bar < until + again)
+        })
+    }
+
+    /// Who sends a stripe to a task from now on, but for those that are barred until then.
+    fn parent_but(
+        &mut self,
+        now: Time,
+        catalog: &Catalog,
+        config: &ControllerConfig,
+        (id, stripe): (TaskId, u8),
+        is_barred: impl Fn(Time) -> bool,
+    ) -> Option<NodeId> {
+        let task = self.tasks.get(id)?;
+        let (object, receiver) = (task.facts.object, task.facts.receiver);
+        let may = |node: NodeId| {
+            self.may_send(now, catalog, node, object)
+                && !task.facts.distrusted.contains(&node)
+                && !task.barred.get(&node).is_some_and(|until| is_barred(*until))
+        };
+        let known = self.known(catalog, config);
+        let sources = known.sources_of(object, task.facts.symbol_size, |node| node != receiver && may(node));
+        let source = sources.get(usize::from(stripe) % sources.len().max(1)).copied();
+        if !self.overlays.has(object, receiver) {
+            // Nothing is known of its overlay.
+            return source;
+        }
+        let holds = |node| catalog.holds(node, object);
+        let candidates: BTreeSet<NodeId> = self.overlays.members(object).filter(|node| may(*node)).collect();
+        let known = Known { may: |node| candidates.contains(&node), holds, source };
+        self.overlays.mend(object, (receiver, stripe), &known)
+    }
+
+    /// Where a receiver is put, and with symbols of which size, that asks for an object when others pass it on to each other already.
+    pub(crate) fn join_overlay(
+        &mut self,
+        now: Time,
+        catalog: &Catalog,
+        config: &ControllerConfig,
+        object: ObjectId,
+        (node, room): (NodeId, u16),
+        passes_on: bool,
+    ) -> Option<(Placement, u16)> {
+        let symbol_size = self.overlays.symbol_size(object).filter(|size| *size <= room)?;
+        let known = self.known(catalog, config);
+        let source = known.sources_of(object, symbol_size, |other| other != node).first().copied();
+        let may = |other: &NodeId| self.may_send(now, catalog, *other, object);
+        let candidates: BTreeSet<NodeId> = self.overlays.members(object).filter(may).collect();
+        let holds = |other| catalog.holds(other, object);
+        let known = Known { may: |other| candidates.contains(&other), holds, source };
+        let passes_on = passes_on && catalog.path_of(node).is_some();
+        let parents = self.overlays.join(object, (node, catalog.rack_of(node)), passes_on, &known)?;
+        Some((Placement::Overlay(parents), symbol_size))
+    }
+
+    /// A request for an object that others pass on to each other at this moment is served by them, unless it says otherwise: its place
+    /// among them, and the request as it is then.
+    pub(crate) fn joins(
+        &mut self,
+        now: Time,
+        catalog: &Catalog,
+        config: &ControllerConfig,
+        mut request: Request,
+    ) -> (Request, Option<Placement>) {
+        let object = catalog.resolve(&request.name).filter(|_| is_free(&request));
+        let receiver = (request.receiver, request.room);
+        let place =
+            object.and_then(|it| self.join_overlay(now, catalog, config, it, receiver, request.passes_on));
+        let Some((place, room)) = place else { return (request, None) };
+        (request.room, request.delivery) = (room, Some(place.delivery(config)));
+        (request, Some(place))
+    }
+
+    /// Whether a node is here and stays, and has an object, or is receiving it as others do.
+    fn may_send(&self, now: Time, catalog: &Catalog, node: NodeId, object: ObjectId) -> bool {
+        let is_here = catalog
+            .node(node)
+            .is_some_and(|node| node.path.is_some() && !node.leaving && !node.info.data.is_empty());
+        let receives =
+            |task: &Task| task.is_of_overlay() && !task.is_paused() && now < task.heard + MEMBER_HEARD;
+        let has_it = || catalog.holds(node, object) || self.overlays.is_done(object, node);
+        is_here && (has_it() || self.tasks.fetching(node, object).is_some_and(receives))
+    }
+
+    /// A task was running when the controller stopped: who sent what to whom.
+    pub(super) fn restore_overlay(&mut self, catalog: &Catalog, id: TaskId) {
+        let Some(task) = self.tasks.get(id).filter(|task| task.is_of_overlay()) else {
+            return;
+        };
+        let (facts, rack) = (&task.facts, catalog.rack_of(task.facts.receiver));
+        for flow in &task.flows {
+            let cut = (facts.symbol_size, facts.residue_classes);
+            let edge = (flow.facts.index, flow.facts.node);
+            self.overlays.restore(facts.object, cut, (facts.receiver, rack), edge);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Overlays that run: stripes that do not come, nodes that are slow, and those that go.
+
+use std::collections::BTreeMap;
+
+use headwater_controller::{ControllerCommand, ControllerEvent, TaskFlow, TaskRecord};
+use headwater_units::Duration;
+use headwater_wire::{NodeInfo, Request, ToController};
+
+use crate::harness::{Bench, assert_trees, delivering, info, ms, node};
+use crate::swarm_detection::{bench, swarm, wish};
+
+const SOURCE: u8 = 1;
+
+/// Receivers of an overlay that say every 100 ms how they do.
+struct Running {
+    bench: Bench,
+    /// By receiver, as kept last.
+    records: BTreeMap<u8, TaskRecord>,
+}
+
+/// How a stripe comes to a receiver: for how long nothing has come, and for how long it was waited for.
+type Odd<'a> = &'a dyn Fn(u8, u8) -> (Duration, Duration);
+
+fn well(_: u8, _: u8) -> (Duration, Duration) {
+    (Duration::ZERO, Duration::ZERO)
+}
+
+impl Running {
+    fn begun(receivers: &[u8]) -> Running {
+        let mut bench = bench();
+        swarm(&mut bench, receivers, 5_000_000);
+        bench.confirm();
+        let mut running = Running { bench, records: BTreeMap::new() };
+        assert_trees(SOURCE, &running.parents());
+        running
+    }
+
+    fn records(&mut self) -> &BTreeMap<u8, TaskRecord> {
+        for event in std::mem::take(&mut self.bench.events) {
+            if let ControllerEvent::Persist(record) = event {
+                self.records.insert(record.receiver.0[0], *record);
+            }
+        }
+        &self.records
+    }
+
+    fn flow(&mut self, n: u8, stripe: u8) -> TaskFlow {
+        let flows = &self.records()[&n].flows;
+        flows.iter().find(|flow| flow.index == stripe).expect("it comes from somebody").clone()
+    }
+
+    /// By receiver and stripe: who sends it.
+    fn parents(&mut self) -> BTreeMap<u8, Vec<u8>> {
+        let receivers: Vec<u8> = self.records().keys().copied().collect();
+        let of = |it: &mut Self, n: u8| {
+            (0..it.records[&n].residue_classes).map(|stripe| it.flow(n, stripe).node.0[0]).collect()
+        };
+        receivers.into_iter().map(|n| (n, of(self, n))).collect()
+    }
+
+    fn parent(&mut self, n: u8, stripe: u8) -> u8 {
+        self.flow(n, stripe).node.0[0]
+    }
+
+    /// Every receiver reports, and every source confirms.
+    fn report(&mut self, odd: Odd<'_>) {
+        for (n, record) in self.records().clone() {
+            let view = |flow: &TaskFlow| {
+                let (silent, behind) = odd(n, flow.index);
+                headwater_wire::FlowView { silent, behind, ..delivering(flow.flow, 5_000_000) }
+            };
+            let views = record.flows.iter().map(view).collect();
+            self.bench.feedback(n, record.task, 1000, record.flows_version, views);
+        }
+        self.bench.confirm();
+    }
+
+    fn pass(&mut self, span: Duration, odd: Odd<'_>) {
+        let end = self.bench.now + span;
+        while self.bench.now < end {
+            self.bench.pass(ms(100));
+            self.report(odd);
+        }
+    }
+
+    fn replaced(&self) -> u64 {
+        self.bench.controller.stats().flows_replaced
+    }
+
+    fn demoted(&self) -> u64 {
+        self.bench.controller.stats().demoted
+    }
+}
+
+#[test]
+fn a_stripe_that_is_silent_comes_from_another_and_not_from_the_same_node_soon() {
+    let mut running = Running::begun(&[2, 3, 4, 5]);
+    assert_eq!(running.parent(3, 0), 2);
+    running.report(&|n, stripe| (if (n, stripe) == (3, 0) { ms(500) } else { ms(0) }, ms(0)));
+    assert_eq!((running.parent(3, 0), running.replaced()), (2, 0));
+    running.report(&|n, stripe| (if (n, stripe) == (3, 0) { ms(501) } else { ms(0) }, ms(0)));
+    let next = running.parent(3, 0);
+    assert!(next == 4 || next == 5, "{next}");
+    assert_trees(SOURCE, &running.parents());
+    running.pass(ms(1000), &well);
+    running.report(&|n, stripe| (if (n, stripe) == (3, 0) { ms(600) } else { ms(0) }, ms(0)));
+    assert_eq!((running.parent(3, 0), running.replaced()), (9 - next, 2));
+}
+
+#[test]
+fn who_holds_up_those_below_it_becomes_a_leaf_unless_it_is_held_up_itself() {
+    let behind = |held_up: &'static [u8]| {
+        move |n: u8, stripe: u8| (ms(0), if stripe == 0 && held_up.contains(&n) { ms(301) } else { ms(0) })
+    };
+    let mut running = Running::begun(&[2, 3, 4, 5]);
+    let before = running.parents();
+    running.pass(ms(1000), &behind(&[2, 3]));
+    assert_eq!((running.demoted(), running.parents()), (0, before), "what is above both is slow");
+    running.report(&behind(&[3]));
+    assert_eq!((running.demoted(), running.parent(3, 0)), (1, SOURCE));
+    assert_trees(SOURCE, &running.parents());
+    assert!(running.parents().values().all(|parents| parents[0] != 2), "it is a leaf");
+    running.report(&behind(&[4]));
+    assert_eq!(running.demoted(), 1, "not again at once");
+}
+
+#[test]
+fn a_stripe_that_nobody_else_has_is_begun_anew_by_its_source() {
+    let mut running = Running::begun(&[2, 3]);
+    let before = running.flow(2, 0);
+    assert_eq!(before.node, node(SOURCE));
+    let silent = |silent: Duration| {
+        move |n: u8, stripe: u8| (if (n, stripe) == (2, 0) { silent } else { ms(0) }, ms(0))
+    };
+    running.report(&silent(ms(2000)));
+    assert_eq!(running.flow(2, 0), before);
+    running.report(&silent(ms(2001)));
+    let after = running.flow(2, 0);
+    assert_eq!((after.node, running.replaced()), (before.node, 1));
+    assert_ne!(after.flow, before.flow);
+    assert_eq!(running.bench.stops(SOURCE).pop(), Some(before.flow));
+    // It has time to begin.
+    running.pass(ms(3000), &well);
+    assert_eq!(running.flow(2, 0), after);
+}
+
+#[test]
+fn the_stripes_of_a_node_that_is_about_to_stop_come_from_others() {
+    let mut running = Running::begun(&[2, 3, 4, 5]);
+    running.bench.say(2, ToController::Leaving);
+    let mut parents = running.parents();
+    assert!(parents.values().flatten().all(|parent| *parent != 2), "{parents:?}");
+    parents.remove(&2);
+    assert_trees(SOURCE, &parents);
+}
+
+#[test]
+fn the_trees_outlast_their_controller_and_are_mended_by_the_next() {
+    let mut before = Running::begun(&[2, 3, 4, 5]);
+    let trees = before.parents();
+    let mut running = Running { bench: bench_anew(), records: before.records().clone() };
+    for record in before.records.values() {
+        running.bench.command(ControllerCommand::Restore(Box::new(record.clone())));
+    }
+    running.bench = running.bench.holders([SOURCE]);
+    (2..=5).for_each(|n| running.bench.join(n));
+    running.bench.command(ControllerCommand::Returned);
+    running.pass(ms(3000), &well);
+    assert_eq!((running.parents(), running.replaced()), (trees, 0));
+    // 2 is above all others: nobody else has it.
+    running.report(&|n, stripe| (if n < 4 && stripe == 0 { ms(600) } else { ms(0) }, ms(0)));
+    assert_eq!(running.parent(2, 0), SOURCE);
+    assert_ne!(running.parent(3, 0), 2);
+    assert_trees(SOURCE, &running.parents());
+}
+
+fn bench_anew() -> Bench {
+    Bench::with(headwater_controller::ControllerConfig { groups: Vec::new(), ..Default::default() })
+}
+
+/// A receiver that starts anew asks again: what it asked before is given up after a minute.
+#[test]
+fn who_asks_anew_belongs_to_the_overlay_when_its_first_task_has_ended() {
+    let mut running = Running::begun(&[2, 3, 4, 5]);
+    running.bench.lose_path(5);
+    running.bench.say(5, ToController::Hello(NodeInfo { incarnation: 2, ..info(5) }));
+    let first = running.records()[&5].task;
+    let second = running.bench.ask(5, Request { request: 2, ..wish(5) }).task;
+    assert_eq!(running.records()[&5].task, second);
+    running.pass(ms(61_000), &well);
+    let tasks: Vec<_> = running.bench.view().tasks.iter().map(|task| task.task).collect();
+    assert!(tasks.contains(&second) && !tasks.contains(&first));
+    let parent = running.parent(5, 3);
+    running.bench.say(parent, ToController::Leaving);
+    let next = running.parent(5, 3);
+    assert!(next != parent && next != SOURCE, "{next}");
+}
