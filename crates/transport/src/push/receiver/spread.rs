@@ -195,14 +195,9 @@ impl Receiver {
             let ends = |&(id, rate, _): &(FlowId, f64, u64)| self.flows[&id].asked.outstanding as f64 / rate;
             ends(a).total_cmp(&ends(b)).then(a.0.cmp(&b.0))
         });
-        let mut giving = Giving {
-            now,
-            blocks,
-            allowed,
-            open_blocks: self.config.open_blocks(geometry.layout().block_bytes()),
-            counts_asked_for: self.config.counts_asked_for,
-            end: u32::MAX,
-        };
+        let open_blocks = self.config.open_blocks(geometry.layout().block_bytes());
+        let counts_asked_for = self.config.counts_asked_for;
+        let mut giving = Giving { now, blocks, allowed, open_blocks, counts_asked_for, end: u32::MAX };
         for (id, rate, target) in targets {
             let flow = self.flows.get_mut(&id).expect("usable flows exist");
             flow.asked.low_water = target * 3 / 4;
@@ -243,14 +238,10 @@ impl Receiver {
             }
         }
         let first = blocks.first_undecoded().0;
-        let mut giving = Giving {
-            now,
-            blocks,
-            allowed,
-            open_blocks: self.config.open_blocks(geometry.layout().block_bytes()),
-            counts_asked_for: self.config.counts_asked_for,
-            end: first.saturating_add(ROUNDS_AHEAD * u32::from(stripes.of())),
-        };
+        let open_blocks = self.config.open_blocks(geometry.layout().block_bytes());
+        let counts_asked_for = self.config.counts_asked_for;
+        let end = first.saturating_add(ROUNDS_AHEAD * u32::from(stripes.of()));
+        let mut giving = Giving { now, blocks, allowed, open_blocks, counts_asked_for, end };
         for (id, index) in usable {
             let flow = self.flows.get_mut(&id).expect("usable flows exist");
             for stripe in stripes.of_flow(id, index) {
