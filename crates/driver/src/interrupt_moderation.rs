@@ -1,23 +1,25 @@
 //! Rests of the data thread, so that not every packet wakes it.
 //!
-//! A wake-up costs more than a packet: a few microseconds of CPU time, and 26 in some virtual machines. At thousands of rounds per
-//! second, the thread rests after each one, and then finds several packets at once, like a network card's driver that moderates its
-//! interrupts. It rests no longer than the machines of both directions tolerate, so a flow's round trip grows by a third at most. Pulls
-//! and trees, where each packet asks for the next, are never held up. A short transfer is over before any rest begins, and packets that
-//! come by the hundred in a millisecond arrive together anyway.
+//! A wake-up costs more than a packet: a few microseconds of CPU time, and 26 in some virtual machines. While the rounds are many, the
+//! thread rests after each one, and then finds several packets at once, like a network card's driver that moderates its interrupts. It
+//! rests no longer than the machines of both directions tolerate: by paced flows that are half a millisecond, and their round trip grows
+//! by a third at most; by flows of an overlay, a part of what their window lasts. Pulls and trees, where each packet asks for the next,
+//! are never held up. A short transfer is over before any rest begins, and packets that come by the hundred in a millisecond arrive
+//! together anyway.
 
 use headwater_units::{Duration, Time};
 
 /// Rounds are counted over this.
 const SPAN: Duration = Duration::from_millis(10);
-/// From so many in it on the thread rests...
-const MANY: u64 = 20;
-/// ...and until there are so few.
-const FEW: u64 = 5;
+/// The thread rests from so many rounds in a rest on, and until there are so few.
+const MANY: f64 = 1.0;
+const FEW: f64 = 0.25;
 /// With so many datagrams in it there are many in each round anyway, and both ends are busy: 2.4 Gbit/s in packets of 1500 B.
 const CROWDED: u64 = 2000;
-/// A rest is at most this: half of what a pacer catches up on.
-const LONGEST: Duration = Duration::from_micros(500);
+/// A rest is at most this.
+const LONGEST: Duration = Duration::from_millis(4);
+/// Rounds are counted as in a rest of this length where one is shorter.
+const LEAST_COUNTED: Duration = Duration::from_micros(500);
 /// A shorter one costs what it saves.
 const SHORTEST: Duration = Duration::from_micros(50);
 
@@ -46,10 +48,13 @@ impl InterruptModeration {
         let elapsed = now.since(self.since);
         if elapsed >= SPAN {
             let often = if self.length.is_some() { FEW } else { MANY };
-            let are_many = self.rounds * SPAN.as_nanos() >= often * elapsed.as_nanos();
+            let are_many = |length: &Duration| {
+                self.rounds as f64 * length.max(&LEAST_COUNTED).as_secs_f64() >= often * elapsed.as_secs_f64()
+            };
             let are_sparse = (datagrams - self.datagrams) * SPAN.as_nanos() < CROWDED * elapsed.as_nanos();
-            let length = if are_many && are_sparse { slack() } else { None };
-            self.length = length.map(|slack| slack.min(LONGEST)).filter(|length| *length >= SHORTEST);
+            let length = if are_sparse { slack() } else { None };
+            let length = length.map(|slack| slack.min(LONGEST)).filter(|length| *length >= SHORTEST);
+            self.length = length.filter(are_many);
             (self.since, self.rounds, self.datagrams) = (now, 0, datagrams);
         }
         let length = self.length?;
@@ -100,7 +105,7 @@ mod tests {
     #[test]
     fn whoever_is_woken_all_the_time_rests_as_long_as_its_flows_bear() {
         let mut moderation = InterruptModeration::default();
-        let (rounds, rested) = rests(&mut moderation, us(40), Some(us(1000)));
+        let (rounds, rested) = rests(&mut moderation, us(40), Some(us(500)));
         assert!((99..=101).contains(&rounds), "{rounds}");
         assert!(rested.iter().all(|rest| *rest == us(460)), "{rested:?}");
         let (rounds, _) = rests(&mut moderation, us(40), Some(us(100)));
@@ -108,10 +113,19 @@ mod tests {
     }
 
     #[test]
+    fn who_bears_more_is_woken_less() {
+        let mut moderation = InterruptModeration::default();
+        let (rounds, _) = rests(&mut moderation, us(600), Some(us(2000)));
+        assert!((24..=26).contains(&rounds), "{rounds}");
+        let (rounds, _) = rests(&mut moderation, us(600), Some(us(1_000_000)));
+        assert!((12..=13).contains(&rounds), "{rounds}");
+    }
+
+    #[test]
     fn nobody_rests_who_is_woken_seldom_or_is_busy_or_must_not_be_late() {
-        assert_eq!(rests(&mut InterruptModeration::default(), us(1000), Some(us(1000))).1, []);
+        assert_eq!(rests(&mut InterruptModeration::default(), us(1100), Some(us(1000))).1, []);
         assert_eq!(
-            rests(&mut InterruptModeration::default(), us(600), Some(us(1000))).1,
+            rests(&mut InterruptModeration::default(), us(600), Some(us(500))).1,
             [],
             "each round takes longer than a rest"
         );

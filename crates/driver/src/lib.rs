@@ -262,9 +262,11 @@ impl Node {
     }
 
     /// Begins to receive. Events come until [`FetchEvent::Ended`].
-    pub fn fetch(&self, config: ReceiverConfig) -> (FetchId, UnboundedReceiver<FetchEvent>) {
+    pub fn fetch(&self, mut config: ReceiverConfig) -> (FetchId, UnboundedReceiver<FetchEvent>) {
         let id = FetchId(self.next_fetch.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
         let (events, receiver): (UnboundedSender<FetchEvent>, _) = unbounded_channel();
+        // The data thread takes in a batch of packets at one time.
+        config.ack_gather = headwater_units::Duration::from_nanos(1);
         self.order(Order::Fetch { id, config: Box::new(config), events });
         (id, receiver)
     }

@@ -23,7 +23,7 @@ pub struct PacerConfig {
     pub quantum: Duration,
     /// A quantum is never more than the window divided by this. 4: docs/decisions/0024.
     pub window_parts: u32,
-    /// A late driver catches up on this much. 1 ms: the resolution of `epoll_wait`.
+    /// A late driver catches up on this much. 2 ms by default: it may rest for half of that.
     pub catch_up: Duration,
     /// A flow is never paced faster.
     pub limit: Option<BitRate>,
@@ -36,11 +36,14 @@ impl Default for PacerConfig {
             slow_start_gain: 2.0,
             quantum: Duration::from_micros(250),
             window_parts: 4,
-            catch_up: Duration::from_millis(1),
+            catch_up: CATCH_UP,
             limit: None,
         }
     }
 }
+
+/// Twice what an end may come late.
+const CATCH_UP: Duration = Duration::from_millis(2);
 
 /// Pacing of one flow.
 #[derive(Clone, Copy, Debug)]
@@ -115,10 +118,10 @@ fn quantum(window: Packets, interval: Duration, lasting: Duration, parts: u32) -
     by_time.max(2).min((window / f64::from(parts.max(1))) as u64).max(least)
 }
 
-/// How late the driver of either end may come, of a round trip: a quarter, as a quantum is of the window. Both ends together make
-/// the round trip longer by at most a third, since what they wait is in it too.
+/// How late the driver of either end of a paced flow may come: half of what its pacer catches up on, and of a round trip a quarter, as a
+/// quantum is of the window. Both ends together make the round trip longer by at most a third, since what they wait is in it too.
 pub(crate) fn slack_of(round_trip: Duration) -> Duration {
-    round_trip / 4
+    (round_trip / 4).min(CATCH_UP / 2)
 }
 
 /// A rate that many flows share: a token bucket in the form of a departure schedule.

@@ -85,6 +85,11 @@ impl Congestion {
         either!(self, window())
     }
 
+    /// How long a window lasts at the rate of a flow that has so many packets in flight for a round trip.
+    pub(super) fn window_lasts(&self, in_flight: usize, round_trip: Duration) -> Duration {
+        round_trip.mul_f64(self.window().get() / in_flight.max(1) as f64)
+    }
+
     pub(super) fn theta(&self) -> Theta {
         either!(self, theta())
     }

@@ -13,6 +13,9 @@ use headwater_units::{Duration, PacketNumber, Packets, Theta};
 
 use super::feedback::Feedback;
 
+/// The driver of either end may come late by what this part of the window lasts: both together keep a quarter of it.
+pub(super) const LATE_PARTS: u64 = 8;
+
 /// After a timeout, and before the first assignment.
 const FEW: f64 = 2.0;
 /// Up to here it grows with each acknowledged packet.

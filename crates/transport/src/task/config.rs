@@ -41,6 +41,9 @@ pub struct ReceiverConfig {
     pub receive_window: u32,
     /// An ACK never waits longer (RFC 9000 §13.2.1 has 25 ms; a data centre wants less).
     pub max_ack_delay: Duration,
+    /// An ACK that is due waits so long for more packets. Zero by default; whoever takes in packets by the batch, all at one time, sets the
+    /// least that is more, and each flow has one ACK per batch.
+    pub ack_gather: Duration,
     /// The request is said again after this long (PPUSH §III-A: "retries until it gets one").
     pub retry: Duration,
     /// Without a controller for this long the receiver gives up.
@@ -98,6 +101,7 @@ impl ReceiverConfig {
             limit: None,
             receive_window: 4096,
             max_ack_delay: Duration::from_millis(2),
+            ack_gather: Duration::ZERO,
             retry: Duration::from_millis(250),
             patience: Duration::from_secs(20),
             busy_patience: None,

@@ -9,6 +9,7 @@ use super::state::By;
 use crate::flow::in_flight::AckOutcome;
 use crate::flow::pacer::slack_of;
 use crate::flow::{FlowCounters, FlowStats, QUANTUM, Shared, SourceFlow};
+use crate::push::stripe_window::LATE_PARTS;
 
 impl SourceFlow for PushFlow {
     type Common = ();
@@ -31,7 +32,11 @@ impl SourceFlow for PushFlow {
     }
 
     fn slack(&self) -> Option<Duration> {
-        self.rtt.smoothed().map(slack_of)
+        let round_trip = self.rtt.smoothed()?;
+        if self.is_of_overlay() {
+            return Some(self.congestion.window_lasts(self.packets.in_flight(), round_trip) / LATE_PARTS);
+        }
+        Some(slack_of(round_trip))
     }
 
     #[inline]

@@ -6,6 +6,15 @@ use headwater_wire::{Ack, AckRange, Ecn, MAX_ACK_RANGES, MAX_OWED, SymbolHeader}
 /// The longest run that one ACK names; older packets were acknowledged long before.
 const LONGEST_RUN: u64 = u16::MAX as u64;
 
+/// How long ACKs wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AckWaits {
+    /// Since the oldest packet that is not acknowledged, at most.
+    pub(super) most: Duration,
+    /// Once one is due for other reasons, for what comes together with the packet that made it due.
+    pub(super) gather: Duration,
+}
+
 /// The receiving side of one flow's packet numbers.
 #[derive(Debug, Default)]
 pub(super) struct Acks {
@@ -26,6 +35,8 @@ pub(super) struct Acks {
     waiting_since: Option<Time>,
     interval: u8,
     at_once: bool,
+    /// Since when so many are unacknowledged as the source wants acknowledged, or one that it wants at once.
+    wanted_since: Option<Time>,
     /// Blocks touched since the last ACK.
     pub(super) touched: Vec<BlockIndex>,
 }
@@ -51,6 +62,9 @@ impl Acks {
         self.waiting_since.get_or_insert(now);
         self.interval = header.ack_interval;
         self.at_once |= header.ack_now;
+        if self.at_once || self.unacknowledged >= u32::from(self.interval) {
+            self.wanted_since.get_or_insert(now);
+        }
         self.touch(header.symbol.block);
         true
     }
@@ -63,23 +77,21 @@ impl Acks {
     }
 
     /// Whether an ACK should leave now.
-    pub(super) fn due(&self, now: Time, max_delay: Duration) -> bool {
-        self.unacknowledged > 0
-            && (self.at_once
-                || self.unacknowledged >= u32::from(self.interval)
-                || self.waiting_since.is_some_and(|since| now >= since + max_delay))
+    pub(super) fn due(&self, now: Time, waits: AckWaits) -> bool {
+        self.deadline(waits).is_some_and(|at| now >= at)
     }
 
     /// When an ACK must leave at the latest.
-    pub(super) fn deadline(&self, max_delay: Duration) -> Option<Time> {
-        self.waiting_since.map(|since| since + max_delay)
+    pub(super) fn deadline(&self, waits: AckWaits) -> Option<Time> {
+        let waiting = self.waiting_since? + waits.most;
+        Some(self.wanted_since.map_or(waiting, |since| waiting.min(since + waits.gather)))
     }
 
     /// The acknowledgment of everything so far; without `owed`, which the caller knows. `None` before any arrival.
     pub(super) fn take(&mut self, now: Time, first_undecoded: BlockIndex) -> Option<Box<Ack>> {
         let &(first, largest) = self.runs.last()?;
         self.unacknowledged = 0;
-        self.waiting_since = None;
+        (self.waiting_since, self.wanted_since) = (None, None);
         self.at_once = false;
         if std::mem::take(&mut self.older_changed) {
             self.name_older();
@@ -211,18 +223,34 @@ mod tests {
     #[test]
     fn an_ack_is_due_after_the_interval_or_the_delay_or_when_asked_for() {
         let delay = Duration::from_millis(5);
+        let waits = AckWaits { most: delay, gather: Duration::ZERO };
         let mut acks = Acks::default();
         acks.on_packet(Time::ZERO, &header(0), Ecn::Ect0);
-        assert!(!acks.due(Time::ZERO, delay));
-        assert!(acks.due(Time::ZERO + delay, delay));
+        assert!(!acks.due(Time::ZERO, waits));
+        assert!(acks.due(Time::ZERO + delay, waits));
         for number in 1..4 {
             acks.on_packet(Time::ZERO, &header(number), Ecn::Ce);
         }
-        assert!(acks.due(Time::ZERO, delay));
+        assert!(acks.due(Time::ZERO, waits));
         acks.take(Time::ZERO, BlockIndex(0));
-        assert!(!acks.due(Time::MAX, delay));
+        assert!(!acks.due(Time::MAX, waits));
         acks.on_packet(Time::ZERO, &SymbolHeader { ack_now: true, ..header(9) }, Ecn::Ect0);
-        assert!(acks.due(Time::ZERO, delay));
+        assert!(acks.due(Time::ZERO, waits));
+    }
+
+    #[test]
+    fn packets_that_come_at_one_time_have_one_ack() {
+        let gather = Duration::from_nanos(1);
+        let waits = AckWaits { most: Duration::from_millis(5), gather };
+        let (at, mut acks) = (Time::from_nanos(7), Acks::default());
+        for number in 0..20 {
+            acks.on_packet(at, &header(number), Ecn::Ect0);
+            assert!(!acks.due(at, waits), "{number}");
+        }
+        assert_eq!(acks.deadline(waits), Some(at + gather));
+        assert!(acks.due(at + gather, waits));
+        acks.take(at + gather, BlockIndex(0));
+        assert_eq!(acks.deadline(waits), None);
     }
 
     proptest! {

@@ -125,19 +125,19 @@ impl Receiver {
     /// What a symbol makes due at once, so that a poll need not look for it among all flows.
     fn acknowledge_symbol(&mut self, now: Time, id: FlowId) {
         let inflow = self.inflow();
-        let Receiver { blocks: Some(blocks), flows, outbox, rule, config, .. } = self else { return };
+        let Receiver { blocks: Some(blocks), flows, outbox, rule, ack_waits, .. } = self else { return };
         let Some(flow) = flows.get_mut(&id) else { return };
-        if flow.acks.due(now, config.max_ack_delay) {
+        if flow.acks.due(now, *ack_waits) {
             acknowledge(now, flow, blocks, *rule, inflow, outbox);
         }
-        let deadline = flow.acks.deadline(config.max_ack_delay).unwrap_or(Time::MAX);
+        let deadline = flow.acks.deadline(*ack_waits).unwrap_or(Time::MAX);
         self.quiet_until = self.quiet_until.min(deadline);
     }
 
     pub(super) fn acknowledge_all(&mut self, now: Time) {
         let inflow = self.inflow();
-        let Receiver { blocks: Some(blocks), flows, outbox, rule, config, .. } = self else { return };
-        for flow in flows.values_mut().filter(|flow| flow.acks.due(now, config.max_ack_delay)) {
+        let Receiver { blocks: Some(blocks), flows, outbox, rule, ack_waits, .. } = self else { return };
+        for flow in flows.values_mut().filter(|flow| flow.acks.due(now, *ack_waits)) {
             acknowledge(now, flow, blocks, *rule, inflow, outbox);
         }
     }

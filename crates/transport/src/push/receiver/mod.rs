@@ -34,6 +34,7 @@ use crate::task::close_handshake::Step;
 use crate::task::outbox::Outbox;
 pub use crate::task::{FlowStats, ReceiverConfig, ReceiverStats};
 use crate::{Bind, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
+use acks::AckWaits;
 use blocks::{Blocks, Inflow};
 use flow::Flow;
 pub(crate) use narrow::room_for;
@@ -69,6 +70,7 @@ pub(crate) struct Receiver {
     over: bool,
     stats: ReceiverStats,
     ended_flows: Vec<FlowStats>,
+    ack_waits: AckWaits,
     /// The live flows together, counted anew when one comes or goes.
     inflow: Inflow,
 }
@@ -102,6 +104,7 @@ impl Receiver {
             stats: ReceiverStats::default(),
             ended_flows: Vec::new(),
             inflow: Inflow::default(),
+            ack_waits: AckWaits { most: config.max_ack_delay, gather: config.ack_gather },
             config,
         }
     }
@@ -353,7 +356,7 @@ impl Receiver {
             if let Some(next) = flow.stand.next() {
                 at(next);
             } else if is_running && flow.path.is_some() && self.blocks.is_some() {
-                flow.acks.deadline(self.config.max_ack_delay).into_iter().for_each(&mut at);
+                flow.acks.deadline(self.ack_waits).into_iter().for_each(&mut at);
                 flow.assigning.retry_at.into_iter().for_each(&mut at);
                 if self.rule != SpreadRule::Listed {
                     flow.remind_at().into_iter().for_each(&mut at);

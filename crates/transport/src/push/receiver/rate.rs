@@ -32,6 +32,11 @@ impl Rate {
         self.roll(now);
     }
 
+    /// Symbols per second when it was last reckoned.
+    pub(super) fn last_known(&self) -> Option<f64> {
+        self.per_second
+    }
+
     /// Symbols per second, if anything is known.
     pub(super) fn per_second(&mut self, now: Time) -> Option<f64> {
         self.roll(now);

@@ -8,6 +8,7 @@ use super::blocks::Blocks;
 use super::flow::Flow;
 use super::{Receiver, flow_stats, rate_of};
 use crate::flow::pacer::slack_of;
+use crate::push::stripe_window::LATE_PARTS;
 use crate::task::ReceiverStats;
 use crate::task::blame::Trust;
 use crate::task::ledger::Ledger;
@@ -127,7 +128,11 @@ impl FetchSide for Receiver {
     }
 
     fn slack(&self) -> Option<Duration> {
-        self.flows.values().filter_map(|flow| flow.assigning.turnaround).min().map(slack_of)
+        let Some(window) = self.window_each else {
+            return self.flows.values().filter_map(|flow| flow.assigning.turnaround).min().map(slack_of);
+        };
+        let fastest = self.flows.values().filter_map(|flow| flow.rate.last_known()).fold(0.0, f64::max);
+        (fastest > 0.0).then(|| Duration::from_secs_f64(f64::from(window) / fastest) / LATE_PARTS)
     }
 
     fn useful(&self) -> Box<dyn Iterator<Item = (FlowId, u64)> + '_> {
