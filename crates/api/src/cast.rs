@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use headwater_units::{Bytes, Duration, NodeId, PathId};
 use headwater_wire::{
-    self as wire, CastNews, CastRoute, Class, MAX_FLOWS, MemberNews, MemberStanding, Refusal, ToController,
-    ToNode, TreeRepair,
+    self as wire, CastNews, CastRoute, Class, MemberNews, MemberStanding, Refusal, ToController, ToNode,
+    TreeRepair,
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -26,6 +26,8 @@ pub use result::{CastReceiver, CastRepair, CastResult, CastSource};
 const ASK_AGAIN: std::time::Duration = std::time::Duration::from_secs(2);
 /// Without a word of the controller for so long, nobody knows how the cast does.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+/// The controller says so.
+const TOO_MANY: &str = "more receivers than the controller takes in one cast: name some with --to and the others in a second one";
 /// Whoever stops a cast wants to know who had it all the same, but not for long.
 const LAST_WORD: std::time::Duration = std::time::Duration::from_secs(1);
 
@@ -69,6 +71,8 @@ pub(super) async fn cast_at(
         cast: rand::random(),
         name: cast.what.clone(),
         to,
+        first: 0,
+        of: 0,
         class: if cast.gentle { Class::Gentle } else { Class::Bulk },
         wish: cast.wish,
     };
@@ -94,7 +98,9 @@ struct Asking<'a> {
 
 impl Asking<'_> {
     fn ask(&self) {
-        self.host.say(self.path, ToController::Cast(self.wanted.clone()));
+        for part in self.wanted.clone().into_parts() {
+            self.host.say(self.path, ToController::Cast(part));
+        }
     }
 
     async fn run(
@@ -158,8 +164,8 @@ impl Asking<'_> {
     /// A controller that has forgotten the cast is to take it up with the same receivers: meanwhile others may have come, and one
     /// of these may be its source.
     fn remember_receivers(&mut self) {
-        let of = self.seen.newest.as_ref().map_or(0, |news| usize::from(news.of));
-        if self.wanted.to.is_empty() && self.seen.members.len() == of {
+        let of = self.seen.newest.as_ref().map_or(0, |news| news.of);
+        if self.wanted.to.is_empty() && self.seen.members.len() as u64 == u64::from(of) {
             self.wanted.to = self.seen.members.keys().copied().collect();
         }
     }
@@ -196,9 +202,7 @@ fn refused(reason: Refusal, what: &str, seen: &Seen) -> AppError {
         Refusal::Nobody => AppError::NotFound(
             "there is no node to send it to: start one with `headwater node --join CONTROLLER`".to_owned(),
         ),
-        Refusal::TooMany => AppError::Usage(format!(
-            "a cast has at most {MAX_FLOWS} receivers; name some with --to and the others in a second one"
-        )),
+        Refusal::TooMany => AppError::Usage(TOO_MANY.to_owned()),
         Refusal::NoNetwork => AppError::Usage(
             "--via trees needs a controller that knows the network: start it with `headwater controller --topology FILE`, or leave \
              --via out to take the best route without"
@@ -246,14 +250,9 @@ impl Seen {
         route_in_words(self.newest.as_ref()?.route)
     }
 
-    fn have(&self) -> usize {
-        let has = |it: &&MemberNews| matches!(it.standing, MemberStanding::Had | MemberStanding::Kept);
-        self.members.values().filter(has).count()
-    }
-
     fn how_far(&self) -> String {
-        let of = self.newest.as_ref().map_or(0, |news| news.of);
-        format!("{} of {of} receivers have it", self.have())
+        let (done, of) = self.newest.as_ref().map_or((0, 0), |news| (news.done, news.of));
+        format!("{done} of {of} receivers have it")
     }
 
     /// As far as the one is that is behind all others: what one waits for.
@@ -276,12 +275,10 @@ impl Seen {
             })
             .collect();
         receivers.sort_by(|a, b| a.node.cmp(&b.node));
-        let open = receivers.iter().filter(|it| matches!(it.state.as_str(), "waiting" | "receiving"));
-        let whole = whole(news).get();
-        let behind = open.map(|it| it.bytes_done).min().unwrap_or(whole);
+        let (whole, is_over) = (whole(news).get(), news.done + news.failed == news.of);
         Progress {
             object: what.to_owned(),
-            bytes_done: behind,
+            bytes_done: if is_over { whole } else { news.behind.get() },
             bytes_total: whole,
             phase: Phase::Receiving,
             receivers,
@@ -327,7 +324,7 @@ impl Seen {
             median_seconds: finishes.get(finishes.len().saturating_sub(1) / 2).copied(),
             last_seconds: finishes.last().copied(),
             repairs: news.repairs.iter().map(repair).collect(),
-            complete: self.have() == receivers.len(),
+            complete: news.done == news.of,
             receivers,
         }
     }
@@ -430,6 +427,10 @@ mod tests {
             passed_on: Bytes::new(if *n == 1 { 100 } else { 0 }),
             after: Duration::from_millis(*ms),
         };
+        let has = |(_, standing, _): &&(u8, MemberStanding, u64)| {
+            matches!(standing, MemberStanding::Had | MemberStanding::Kept)
+        };
+        let done = standings.iter().filter(has).count() as u32;
         CastNews {
             cast: 1,
             object: ObjectId([7; 32]),
@@ -442,6 +443,9 @@ mod tests {
             between_racks: None,
             members: standings.iter().map(member).collect(),
             of: 4,
+            done,
+            failed: 0,
+            behind: Bytes::new(250),
             repairs: Vec::new(),
             over,
         }
@@ -455,7 +459,7 @@ mod tests {
         use MemberStanding::{Failed, Had, Kept};
         assert!(!seen.hear(news(&[(1, Kept, 900), (2, Had, 10)], route, false)));
         let last = [(3, Kept, 1900), (4, Failed("the disk is full".to_owned()), 500)];
-        assert!(seen.hear(news(&last, route, true)));
+        assert!(seen.hear(CastNews { done: 3, failed: 1, ..news(&last, route, true) }));
         let result = seen.result("model");
         assert_eq!((result.via.as_str(), result.complete), ("multicast", false));
         assert!(result.why.contains("3 of 4 receivers hear the group 239.1.2.3:9"), "{}", result.why);

@@ -182,6 +182,7 @@ fn why_not(why: WhyUnicast) -> String {
     match why {
         WhyUnicast::Wished => "as asked for".to_owned(),
         WhyUnicast::TooFew => "fewer than two receivers need it".to_owned(),
+        WhyUnicast::TooMany => "there are more receivers than a group has members".to_owned(),
         WhyUnicast::NoGroups => "the controller has no group addresses for this network".to_owned(),
         WhyUnicast::Unheard { of } => {
             format!("multicast does not work here, fewer than two of {of} receivers heard a probe")

@@ -29,7 +29,7 @@ use super::slots::Slot;
 const PREFACE: u8 = 0x48;
 /// The versions of messages that this program understands. What is added to messages so that an older program cannot read them raises the
 /// end; what is no longer understood, the beginning.
-const VERSIONS: RangeInclusive<u8> = 2..=2;
+const VERSIONS: RangeInclusive<u8> = 3..=3;
 /// How long [`Link::finish`] waits for the peer to have everything.
 const FINISH_WITHIN: Duration = Duration::from_secs(2);
 /// Reading starts with no more memory than this, whatever length the peer claims.

@@ -14,6 +14,8 @@ mod by_group;
 mod by_trees;
 mod cast;
 mod members;
+mod news;
+mod roster;
 mod steps;
 mod without_group;
 
@@ -21,7 +23,7 @@ use core::net::SocketAddr;
 use std::collections::BTreeMap;
 
 use headwater_units::{Duration, FlowId, NodeId, PathId, Symbols};
-use headwater_wire::{Cast as Wanted, Fetched, MemberStanding, Request, Signalled, ToNode};
+use headwater_wire::{Cast as Wanted, Fetched, MemberStanding, Refusal, Request, Signalled, ToNode};
 
 pub(crate) use self::cast::Cast;
 
@@ -46,8 +48,16 @@ pub(crate) struct Below<'a> {
 #[derive(Default)]
 pub(crate) struct Casts {
     casts: BTreeMap<u64, Cast>,
+    /// Casts of which not all receivers have been named yet.
+    wanted: BTreeMap<u64, Partly>,
     /// The groups of running casts, whether or not they came to be used: no two have the same.
     groups: BTreeMap<u64, SocketAddr>,
+}
+
+/// A cast whose receivers come in several messages.
+struct Partly {
+    path: PathId,
+    to: Vec<NodeId>,
 }
 
 impl Casts {
@@ -105,15 +115,27 @@ impl Casts {
         };
         if self.casts.contains_key(&number) {
             return self.have(below, Some(number), |cast, below| {
+                if wanted.first > 0 {
+                    return false;
+                }
                 let is_its = cast.asked_by == by;
                 match is_its {
-                    true => (cast.asker, cast.news_at) = (path, below.turn.now),
+                    true => {
+                        (cast.asker, cast.news_at) = (path, below.turn.now);
+                        cast.members.tell_all();
+                    }
                     false => below.turn.stats.strangers += 1,
                 }
                 is_its
             });
         }
-        match self.begin(below, (path, by), wanted, nodes_may_come) {
+        let begun = match self.whole(below, path, wanted) {
+            Ok(Some(wanted)) => self.begin(below, (path, by), wanted, nodes_may_come),
+            // Those that follow say the rest.
+            Ok(None) => return,
+            Err(reason) => Err(reason),
+        };
+        match begun {
             Ok(cast) => {
                 below.turn.stats.casts_accepted += 1;
                 below.turn.event(ControllerEvent::CastBegun(Box::new(CastBegun {
@@ -132,6 +154,39 @@ impl Casts {
                 below.turn.answer(path, ToNode::CastRefused { cast: number, reason });
             }
         }
+    }
+
+    /// A wish with all of its receivers, once the last part of it has come.
+    fn whole(&mut self, below: &Below<'_>, path: PathId, part: Wanted) -> Result<Option<Wanted>, Refusal> {
+        let Wanted { cast, first, of, .. } = part;
+        if of as usize > below.turn.config.max_receivers {
+            return Err(Refusal::TooMany);
+        }
+        if part.to.len() >= of as usize {
+            return Ok(Some(part));
+        }
+        if !self.wanted.contains_key(&cast) && self.wanted.len() >= below.turn.config.max_casts {
+            return Err(Refusal::Full);
+        }
+        let known = self.wanted.entry(cast).or_insert_with(|| Partly { path, to: Vec::new() });
+        if first == 0 {
+            *known = Partly { path, to: Vec::new() };
+        }
+        // Of a part that is missing or comes twice the asker says all again.
+        if known.path != path || known.to.len() != first as usize {
+            return Ok(None);
+        }
+        known.to.extend(part.to);
+        if known.to.len() < of as usize {
+            return Ok(None);
+        }
+        let to = self.wanted.remove(&cast).map_or_else(Vec::new, |known| known.to);
+        Ok(Some(Wanted { to, first: 0, ..part }))
+    }
+
+    /// Whoever was naming receivers is gone.
+    pub(crate) fn path_lost(&mut self, path: PathId) {
+        self.wanted.retain(|_, partly| partly.path != path);
     }
 
     pub(crate) fn is_known(&self, number: u64) -> bool {
@@ -256,6 +311,18 @@ impl Casts {
     }
 
     // ---- time
+
+    /// A node has come or gone: the casts that it is a receiver of look after it.
+    pub(crate) fn node_changed(&mut self, below: &mut Below<'_>, node: NodeId) {
+        let is_open = |cast: &&Cast| cast.members.get(node).is_some_and(|member| !member.has_ended());
+        let casts: Vec<u64> = self.casts.values().filter(is_open).map(|cast| cast.number).collect();
+        for number in casts {
+            self.have(below, Some(number), |cast, below| {
+                cast.members.look_after(node, Some(below.turn.now));
+                true
+            });
+        }
+    }
 
     /// Looks after a cast.
     pub(crate) fn tick(&mut self, below: &mut Below<'_>, number: u64) {

@@ -140,9 +140,11 @@ pub struct ControllerConfig {
     pub cut_for: Duration,
     /// Maximum number of casts at the same time: 256.
     pub max_casts: usize,
-    /// Maximum number of running tasks: 4,096. More are refused.
+    /// Maximum number of receivers of a cast: 16,384.
+    pub max_receivers: usize,
+    /// Maximum number of running tasks: 32,768, two casts to as many as there may be. More are refused.
     pub max_tasks: usize,
-    /// Maximum number of known nodes: 4,096. Absent ones make room.
+    /// Maximum number of known nodes: 16,384. Absent ones make room.
     pub max_nodes: usize,
     /// Maximum number of objects remembered per node: 65,536.
     pub max_objects_per_node: usize,
@@ -153,9 +155,10 @@ pub struct ControllerConfig {
     pub max_names: usize,
     /// Maximum bytes of all names: 64 MiB, of which no node has more than an eighth.
     pub max_name_bytes: Bytes,
-    /// Maximum number of flows that are being stopped: 65,536. Any other is stopped when its source reports it.
+    /// Maximum number of flows that are being stopped: 262,144, eight of each task. Any other is stopped when its source reports it.
     pub max_ending: usize,
-    /// Maximum number of finished requests to remember, so that a late copy does not start a task again: 4,096.
+    /// Maximum number of finished requests to remember, so that a late copy does not start a task again: 32,768,
+    /// as many as may end at once.
     pub max_finished: usize,
     /// Maximum number of sources that one task may distrust: 256.
     pub max_distrusted: usize,
@@ -205,14 +208,15 @@ impl Default for ControllerConfig {
             signal_fan_out: 16,
             cut_for: Duration::from_secs(60),
             max_casts: 256,
-            max_tasks: 4_096,
-            max_nodes: 4_096,
+            max_receivers: 16_384,
+            max_tasks: 32_768,
+            max_nodes: 16_384,
             max_objects_per_node: 65_536,
             max_objects: 262_144,
             max_names: 262_144,
             max_name_bytes: Bytes::mib(64),
-            max_ending: 65_536,
-            max_finished: 4_096,
+            max_ending: 262_144,
+            max_finished: 32_768,
             max_distrusted: 256,
         }
     }

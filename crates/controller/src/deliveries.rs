@@ -96,9 +96,10 @@ impl Deliveries {
         self.agenda.touched.insert(task);
     }
 
-    /// The object's tasks are looked after: somebody holds it now.
+    /// The object's tasks are looked after: somebody holds it now. Those of an overlay have their parents, of which a holder is one
+    /// only if they need another.
     pub(crate) fn touch_wanting(&mut self, object: ObjectId) {
-        self.agenda.touched.extend(self.tasks.wanting(object));
+        self.agenda.touched.extend(self.tasks.wanting_apart(object));
     }
 
     /// Weights are planned before the next output.
@@ -283,7 +284,7 @@ impl Deliveries {
         let goes_on = |node: &NodeId| self.tasks.fetching(*node, object).is_some_and(Task::is_of_overlay);
         match (ended.filter(|node| !goes_on(node)), outcome) {
             (Some(receiver), Outcome::Done) => self.overlays.done(object, receiver),
-            (Some(receiver), _) => self.overlays.leave(object, receiver),
+            (Some(receiver), _) => _ = self.overlays.leave(object, receiver),
             (None, _) => {}
         }
         if self.tasks.wanting(object).next().is_none() {

@@ -20,24 +20,37 @@ impl Controller {
             deliveries.node_down(turn, catalog, node);
             turn.event(ControllerEvent::NodeDown { node });
         }
+        let displaced = greeting.displaced;
         if greeting.changed {
             planner.forget_topology();
         }
         deliveries.node_up(turn, catalog, &info, greeting.new_path);
         if greeting.new_path || greeting.changed {
+            let node = info.node;
             turn.event(ControllerEvent::NodeUp(Box::new(info)));
+            let (casts, below) = &mut self.casts(now);
+            casts.node_changed(below, node);
+        }
+        if let Some(node) = displaced {
+            let (casts, below) = &mut self.casts(now);
+            casts.node_changed(below, node);
         }
     }
 
     /// Nobody is behind a path any more.
     pub(super) fn path_lost(&mut self, now: Time, path: PathId) {
-        let Controller { deliveries, catalog, recovery, desk, .. } = self;
+        let Controller { deliveries, catalog, casts, recovery, desk, .. } = self;
         let turn = &mut desk.turn(now);
         recovery.forget(path);
-        deliveries.path_lost(path);
+        casts.path_lost(path);
+        if let Some(peer) = catalog.peer_at(path) {
+            deliveries.path_lost(peer, path);
+        }
         if let Some(node) = catalog.lose(now, path) {
             deliveries.node_down(turn, catalog, node);
             turn.event(ControllerEvent::NodeDown { node });
+            let (casts, below) = &mut self.casts(now);
+            casts.node_changed(below, node);
         }
     }
 
@@ -45,7 +58,9 @@ impl Controller {
     /// for its receivers.
     pub(super) fn path_left(&mut self, now: Time, path: PathId) {
         let Controller { deliveries, catalog, casts, desk, .. } = self;
-        let of_it = deliveries.tasks().iter().filter(|task| task.path == Some(path));
+        let peer = catalog.peer_at(path).into_iter();
+        let of_it = peer.flat_map(|peer| deliveries.tasks().of_receiver(peer));
+        let of_it = of_it.filter(|task| task.path == Some(path));
         let asked = of_it.filter(|task| !casts.has_invited(task.facts.receiver, task.facts.request));
         let over: Vec<TaskId> = asked.map(|task| task.id()).collect();
         let turn = &mut desk.turn(now);

@@ -1,7 +1,7 @@
 //! Who sends which stripe of which object to whom: the trees of overlays, as receivers come and go.
 //!
 //! ```text
-//!   begin    all at once ([`super::striping`])
+//!   begin    all at once ([`super::striping`]); a place that has been given may be unclaimed for a while
 //!   join     one that comes later: a leaf of each tree, and a few slots in those trees that have the fewest left
 //!   mend     a stripe that nobody sends a receiver any more: another parent, never one below it
 //!   leave    it is gone: those below it are mended one by one, as they ask
@@ -24,6 +24,8 @@ const LATE_SLOTS: u32 = 2;
 
 /// A tree changes at most so often because somebody holds up others.
 const RESPITE: Duration = Duration::from_secs(2);
+/// Among more members than so many, only the best so many by place and load are asked whether they may send, and how deep they are.
+const MOST_RATED: usize = 256;
 /// One in the same rack is chosen although it has no slot left, unless it sends twice what it should already: two copies.
 const MOST_LOAD: u32 = 2000;
 
@@ -52,11 +54,13 @@ struct Member {
     parents: Vec<Option<NodeId>>,
     /// By stripe: how many children it may have, and has.
     slots: Vec<u32>,
-    children: Vec<u32>,
+    children: Vec<Vec<NodeId>>,
     /// It has all of the object.
     is_done: bool,
     /// Others may have stripes from it.
     passes_on: bool,
+    /// It has not asked for the object yet; its place is kept.
+    is_unclaimed: bool,
 }
 
 /// A receiver that is there when an overlay begins.
@@ -93,22 +97,33 @@ impl Member {
         Member {
             rack,
             parents: vec![None; usize::from(of)],
-            slots: none.clone(),
-            children: none,
+            slots: none,
+            children: vec![Vec::new(); usize::from(of)],
             is_done: false,
             passes_on: true,
+            is_unclaimed: false,
         }
     }
 
     /// Slots that it has left in a tree.
     fn free(&self, stripe: usize) -> u32 {
-        self.slots[stripe].saturating_sub(self.children[stripe])
+        self.slots[stripe].saturating_sub(self.children[stripe].len() as u32)
+    }
+
+    /// How good a parent it is for a receiver of a rack, the best first, but for how deep it stands: sends too much already, is in
+    /// another rack, has no slot left, and how much it sends.
+    fn rating(&self, stripe: usize, rack: Option<&str>) -> (bool, bool, bool, u32, u32) {
+        let (is_full, load) = (self.free(stripe) == 0, self.load());
+        let is_far = rack.is_none() || self.rack.as_deref() != rack;
+        // Those that are full are compared by how full they are.
+        let least = if is_full { load } else { 0 };
+        (is_full && load >= MOST_LOAD, is_far, is_full, least, load)
     }
 
     /// Children that it has in all trees, in thousandths of those that it may have.
     fn load(&self) -> u32 {
-        let sum = |each: &[u32]| each.iter().sum::<u32>();
-        (sum(&self.children) * 1000).checked_div(sum(&self.slots)).unwrap_or(u32::MAX)
+        let children: usize = self.children.iter().map(Vec::len).sum();
+        (children as u32 * 1000).checked_div(self.slots.iter().sum()).unwrap_or(u32::MAX)
     }
 }
 
@@ -116,6 +131,11 @@ impl Overlays {
     /// T of an object's overlay, if there is one.
     pub(crate) fn symbol_size(&self, object: ObjectId) -> Option<u16> {
         self.overlays.get(&object).map(|overlay| overlay.symbol_size)
+    }
+
+    /// The stripes of an object's overlay.
+    pub(crate) fn stripes(&self, object: ObjectId) -> impl Iterator<Item = u8> + use<> {
+        0..self.overlays.get(&object).map_or(0, |overlay| overlay.of)
     }
 
     /// Whether a node is one of those that receive an object, or did, and pass it on.
@@ -173,6 +193,35 @@ impl Overlays {
         all
     }
 
+    /// The place of a receiver is kept, although it has not asked for the object yet.
+    pub(crate) fn keep_place(&mut self, object: ObjectId, node: NodeId) {
+        if let Some(member) = self.member_mut(object, node) {
+            member.is_unclaimed = true;
+        }
+    }
+
+    /// Whether a place is kept for a receiver that has not asked for the object yet.
+    pub(crate) fn is_unclaimed(&self, object: ObjectId, node: NodeId) -> bool {
+        self.member(object, node).is_some_and(|member| member.is_unclaimed)
+    }
+
+    /// A receiver asks that has a place: who sends it which stripe. `None` if it has none, or somebody has gone who was to send to it.
+    pub(crate) fn claim(&mut self, object: ObjectId, node: NodeId) -> Option<Parents> {
+        let of = self.overlays.get(&object)?.of;
+        let member = self.member_mut(object, node).filter(|member| member.is_unclaimed)?;
+        let nodes: Option<Vec<NodeId>> = member.parents.iter().copied().collect();
+        member.is_unclaimed = nodes.is_none();
+        nodes.map(|nodes| Parents { of, nodes })
+    }
+
+    /// Places that nobody has asked for are given up. Returns who had a stripe from there.
+    pub(crate) fn take_unclaimed(&mut self, object: ObjectId) -> Vec<NodeId> {
+        let Some(overlay) = self.overlays.get(&object) else { return Vec::new() };
+        let unclaimed = overlay.members.iter().filter(|(_, member)| member.is_unclaimed);
+        let unclaimed: Vec<NodeId> = unclaimed.map(|(node, _)| *node).collect();
+        unclaimed.into_iter().flat_map(|node| self.leave(object, node)).collect()
+    }
+
     /// Somebody comes later: who sends it which stripe. `None` if there is no such overlay, or nobody for some stripe.
     pub(crate) fn join(
         &mut self,
@@ -188,7 +237,7 @@ impl Overlays {
         let nodes: Option<Vec<NodeId>> =
             (0..usize::from(of)).map(|stripe| overlay.choose(node, stripe, known)).collect();
         match nodes {
-            None => self.leave(object, node),
+            None => _ = self.leave(object, node),
             Some(_) if passes_on => overlay.deal_slots(node),
             Some(_) => {}
         }
@@ -222,14 +271,45 @@ impl Overlays {
         }
     }
 
+    fn member(&self, object: ObjectId, node: NodeId) -> Option<&Member> {
+        self.overlays.get(&object)?.members.get(&node)
+    }
+
+    fn member_mut(&mut self, object: ObjectId, node: NodeId) -> Option<&mut Member> {
+        self.overlays.get_mut(&object)?.members.get_mut(&node)
+    }
+
     /// Whether one of them has all of the object, or had.
     pub(crate) fn is_done(&self, object: ObjectId, node: NodeId) -> bool {
-        self.overlays.get(&object).and_then(|it| it.members.get(&node)).is_some_and(|member| member.is_done)
+        self.member(object, node).is_some_and(|member| member.is_done)
     }
 
     /// Who sends a receiver a stripe.
     pub(crate) fn parent(&self, object: ObjectId, node: NodeId, stripe: u8) -> Option<NodeId> {
-        self.overlays.get(&object)?.members.get(&node)?.parents.get(usize::from(stripe)).copied()?
+        self.member(object, node)?.parents.get(usize::from(stripe)).copied()?
+    }
+
+    /// Whether a tree may change once more because somebody holds up others.
+    pub(crate) fn may_demote(&self, now: Time, object: ObjectId, stripe: u8) -> bool {
+        let last = self.overlays.get(&object).and_then(|it| *it.demoted.get(usize::from(stripe))?);
+        last.is_none_or(|last| now >= last + RESPITE)
+    }
+
+    /// Members that may be chosen to send a stripe to a receiver: all of few, and of many those that look best.
+    pub(crate) fn candidates(&self, object: ObjectId, (node, stripe): (NodeId, u8)) -> Vec<NodeId> {
+        let Some(overlay) = self.overlays.get(&object) else { return Vec::new() };
+        let passing_on = overlay.members.iter().filter(|(_, member)| member.passes_on);
+        if overlay.members.len() <= MOST_RATED {
+            return passing_on.map(|(node, _)| *node).collect();
+        }
+        let rack = overlay.members.get(&node).and_then(|member| member.rack.as_deref());
+        let mut rated: Vec<_> =
+            passing_on.map(|(other, member)| (member.rating(usize::from(stripe), rack), *other)).collect();
+        if rated.len() > MOST_RATED {
+            rated.select_nth_unstable(MOST_RATED);
+            rated.truncate(MOST_RATED);
+        }
+        rated.into_iter().map(|(_, other)| other).collect()
     }
 
     /// A receiver holds up those below it in a tree: one of them takes its place there, and it becomes a leaf. Who has that stripe from
@@ -242,16 +322,17 @@ impl Overlays {
         heir: NodeId,
         known: &Known<impl Fn(NodeId) -> bool, impl Fn(NodeId) -> bool>,
     ) -> Vec<(NodeId, NodeId)> {
+        let is_due = self.may_demote(now, object, stripe);
         let Some(overlay) = self.overlays.get_mut(&object) else { return Vec::new() };
         let stripe = usize::from(stripe);
         let above = overlay.members.get(&slow).and_then(|member| member.parents[stripe]);
         // Before the last change has shown what it is good for there is no other.
-        let is_due = overlay.demoted[stripe].is_none_or(|last| now >= last + RESPITE);
         let may = |above: &NodeId| is_due && overlay.depth(stripe, *above, heir, &known.holds).is_some();
         let Some(above) = above.filter(may) else { return Vec::new() };
         overlay.demoted[stripe] = Some(now);
-        let is_below = |(_, member): &(&NodeId, &Member)| member.parents[stripe] == Some(slow);
-        let below: Vec<NodeId> = overlay.members.iter().filter(is_below).map(|(node, _)| *node).collect();
+        let mut below: Vec<NodeId> =
+            overlay.members.get(&slow).map_or_else(Vec::new, |member| member.children[stripe].clone());
+        below.sort_unstable();
         let mut moved = vec![(heir, above)];
         overlay.adopt(heir, stripe, above);
         if let Some(member) = overlay.members.get_mut(&slow) {
@@ -270,15 +351,18 @@ impl Overlays {
         moved
     }
 
-    /// A receiver is gone, with its slots. Whoever had a stripe from it is to be mended.
-    pub(crate) fn leave(&mut self, object: ObjectId, node: NodeId) {
-        if let Some(overlay) = self.overlays.get_mut(&object) {
-            (0..usize::from(overlay.of)).for_each(|stripe| overlay.abandon(node, stripe));
-            overlay.members.remove(&node);
+    /// A receiver is gone, with its slots. Whoever had a stripe from it is to be mended, and is returned.
+    pub(crate) fn leave(&mut self, object: ObjectId, node: NodeId) -> Vec<NodeId> {
+        let Some(overlay) = self.overlays.get_mut(&object) else { return Vec::new() };
+        (0..usize::from(overlay.of)).for_each(|stripe| overlay.abandon(node, stripe));
+        let Some(gone) = overlay.members.remove(&node) else { return Vec::new() };
+        for (stripe, children) in gone.children.iter().enumerate() {
             // Their way to the source is broken until they are mended.
-            let parents = overlay.members.values_mut().flat_map(|member| &mut member.parents);
-            parents.filter(|parent| **parent == Some(node)).for_each(|parent| *parent = None);
+            for child in children {
+                overlay.members.get_mut(child).into_iter().for_each(|child| child.parents[stripe] = None);
+            }
         }
+        gone.children.concat()
     }
 
     /// Whoever had all of the object has it no longer.
@@ -301,9 +385,11 @@ impl Overlays {
         if stripe < overlay.of {
             if !overlay.members.contains_key(&node) {
                 // Those below it may have been restored before it. Who was to send what is not known any more.
-                let has = |stripe: usize| move |it: &&Member| it.parents[stripe] == Some(node);
-                let children = |stripe| overlay.members.values().filter(has(stripe)).count() as u32;
-                let children = (0..usize::from(of)).map(children).collect();
+                let of_it = |stripe: usize| {
+                    let has = |(_, it): &(&NodeId, &Member)| it.parents[stripe] == Some(node);
+                    overlay.members.iter().filter(has).map(|(child, _)| *child).collect()
+                };
+                let children = (0..usize::from(of)).map(of_it).collect();
                 let slots = vec![1; usize::from(of)];
                 let member = Member { children, slots, ..Member::new(rack.map(str::to_owned), of) };
                 overlay.members.insert(node, member);
@@ -330,7 +416,7 @@ impl Overlay {
             member.parents[stripe] = Some(parent);
         }
         if let Some(parent) = self.members.get_mut(&parent) {
-            parent.children[stripe] += 1;
+            parent.children[stripe].push(node);
         }
     }
 
@@ -338,7 +424,7 @@ impl Overlay {
     fn abandon(&mut self, node: NodeId, stripe: usize) {
         let before = self.members.get_mut(&node).and_then(|member| member.parents[stripe].take());
         if let Some(parent) = before.and_then(|parent| self.members.get_mut(&parent)) {
-            parent.children[stripe] = parent.children[stripe].saturating_sub(1);
+            parent.children[stripe].retain(|child| *child != node);
         }
     }
 
@@ -370,12 +456,9 @@ impl Overlay {
         };
         let candidates = self.members.iter().filter(may);
         let rated = candidates.filter_map(|(other, member)| {
-            let (is_full, load) = (member.free(stripe) == 0, member.load());
-            let is_far = rack.is_none() || member.rack.as_deref() != rack;
+            let (is_overloaded, is_far, is_full, least, load) = member.rating(stripe, rack);
             let depth = self.depth(stripe, *other, node, &known.holds)?;
-            // Those that are full are compared by how full they are.
-            let least = if is_full { load } else { 0 };
-            Some(((is_full && load >= MOST_LOAD, is_far, is_full, least, depth, load), *other))
+            Some(((is_overloaded, is_far, is_full, least, depth, load), *other))
         });
         let parent = rated.min().map(|(_, other)| other).or(known.source)?;
         self.adopt(node, stripe, parent);
@@ -461,7 +544,10 @@ mod tests {
             for (stripe, (node, member)) in (0..usize::from(overlay.of))
                 .flat_map(|stripe| overlay.members.iter().map(move |it| (stripe, it)))
             {
-                prop_assert_eq!(member.children[stripe] as usize, self.below(*node, stripe).len());
+                prop_assert_eq!(
+                    member.children[stripe].iter().copied().collect::<BTreeSet<_>>(),
+                    self.below(*node, stripe).into_iter().collect()
+                );
                 prop_assert_ne!(member.parents[stripe], Some(*node));
                 prop_assert!(!member.is_done || member.parents[stripe].is_none());
                 let is_root =
@@ -544,7 +630,7 @@ mod tests {
     fn where_somebody_dies_its_children_go_to_those_that_have_slots_left() {
         for count in [10, 20, 40, 64, 200] {
             let mut overlays = begun(count, 0);
-            let is_inner = |it: &Member| it.children[1] > 1 && it.parents[1] != Some(source());
+            let is_inner = |it: &Member| it.children[1].len() > 1 && it.parents[1] != Some(source());
             let dead = *overlays.only().members.iter().find(|(_, it)| is_inner(it)).unwrap().0;
             let orphans = overlays.below(dead, 1);
             overlays.leave(OBJECT, dead);
@@ -635,7 +721,7 @@ mod tests {
                         let rack = (n + rack).to_string();
                         overlays.join(OBJECT, (node(n), Some(&rack)), passes_on, &known);
                     }
-                    Step::Leave(n) => overlays.leave(OBJECT, node(n)),
+                    Step::Leave(n) => _ = overlays.leave(OBJECT, node(n)),
                     Step::Mend(n, stripe) => {
                         let (n, stripe) = (node(n), stripe % of);
                         let parent = overlays.mend(OBJECT, (n, stripe), &known);
@@ -652,7 +738,7 @@ mod tests {
                         let moved = overlays.demote(now, OBJECT, (slow, stripe), heir, &known);
                         prop_assert!(moved.first().is_none_or(|it| Some(*it) == above.map(|above| (heir, above))));
                         if !moved.is_empty() {
-                            prop_assert_eq!(overlays.only().members[&slow].children[usize::from(stripe)], 0);
+                            prop_assert!(overlays.only().members[&slow].children[usize::from(stripe)].is_empty());
                         }
                     }
                 }

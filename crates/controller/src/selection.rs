@@ -99,12 +99,25 @@ impl Known<'_> {
 
     /// Tasks whose receivers leave it to us how they are served, and can pass on what comes; by receiver, one of each.
     pub(crate) fn regroupable(&self, object: ObjectId) -> Vec<Regroupable> {
-        let here = |node: NodeId| {
+        let mut found: Vec<Regroupable> = self.regroupable_tasks(object).collect();
+        found.sort_unstable();
+        found.dedup_by_key(|it| it.receiver);
+        found
+    }
+
+    /// Whether there are two of them.
+    pub(crate) fn are_regroupable(&self, object: ObjectId) -> bool {
+        let mut tasks = self.regroupable_tasks(object);
+        tasks.next().is_some_and(|first| tasks.any(|other| other.receiver != first.receiver))
+    }
+
+    fn regroupable_tasks(&self, object: ObjectId) -> impl Iterator<Item = Regroupable> + '_ {
+        let here = move |node: NodeId| {
             let node = self.catalog.node(node);
             node.is_some_and(|node| node.path.is_some() && !node.info.data.is_empty())
         };
-        let tasks = self.tasks.wanting(object).filter_map(|task| self.tasks.get(task));
-        let may = |task: &&Task| {
+        let tasks = self.tasks.wanting_apart(object).filter_map(|task| self.tasks.get(task));
+        let may = move |task: &&Task| {
             task.passes_on
                 && task.facts.delivery == Delivery::Push
                 && !task.is_paused()
@@ -115,10 +128,7 @@ impl Known<'_> {
             task: task.id(),
             room: task.facts.symbol_size,
         };
-        let mut found: Vec<Regroupable> = tasks.filter(may).map(regroupable).collect();
-        found.sort_unstable();
-        found.dedup_by_key(|it| it.receiver);
-        found
+        tasks.filter(may).map(regroupable)
     }
 
     /// Whether a flow's source is about to stop.

@@ -42,8 +42,8 @@ impl Swarms {
         object: ObjectId,
     ) {
         let (now, config) = (turn.now, turn.config);
-        let regroupable = || deliveries.known(catalog, config).regroupable(object);
-        if deliveries.overlays().symbol_size(object).is_some() || regroupable().len() < 2 {
+        let are_regroupable = || deliveries.known(catalog, config).are_regroupable(object);
+        if deliveries.overlays().symbol_size(object).is_some() || !are_regroupable() {
             return;
         }
         let since = *self.since.entry(object).or_insert(now);

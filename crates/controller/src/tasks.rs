@@ -246,6 +246,9 @@ pub(crate) struct Tasks {
     tasks: BTreeMap<TaskId, Task>,
     requests: BTreeMap<(NodeId, u64), TaskId>,
     by_object: BTreeMap<ObjectId, BTreeSet<TaskId>>,
+    /// Tasks that are not of an overlay: those that have weights, and choose among all who hold the object.
+    apart: BTreeSet<TaskId>,
+    apart_by_object: BTreeMap<ObjectId, BTreeSet<TaskId>>,
     by_flow: BTreeMap<FlowId, TaskId>,
     by_source: BTreeMap<NodeId, BTreeSet<FlowId>>,
     by_receiver: BTreeMap<NodeId, BTreeSet<TaskId>>,
@@ -257,9 +260,6 @@ impl Tasks {
     }
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Task> {
         self.tasks.values()
-    }
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Task> {
-        self.tasks.values_mut()
     }
     pub(crate) fn get(&self, task: TaskId) -> Option<&Task> {
         self.tasks.get(&task)
@@ -277,15 +277,32 @@ impl Tasks {
     pub(crate) fn wanting(&self, object: ObjectId) -> impl Iterator<Item = TaskId> + '_ {
         self.by_object.get(&object).into_iter().flatten().copied()
     }
+    /// The tasks that want an object and are not of an overlay.
+    pub(crate) fn wanting_apart(&self, object: ObjectId) -> impl Iterator<Item = TaskId> + '_ {
+        self.apart_by_object.get(&object).into_iter().flatten().copied()
+    }
+    /// The tasks that are not of an overlay.
+    pub(crate) fn apart(&self) -> impl Iterator<Item = &Task> {
+        self.apart.iter().filter_map(|task| self.tasks.get(task))
+    }
+    /// The tasks of a receiver.
+    pub(crate) fn of_receiver(&self, receiver: NodeId) -> impl Iterator<Item = &Task> {
+        self.by_receiver.get(&receiver).into_iter().flatten().filter_map(|task| self.tasks.get(task))
+    }
+    /// A task comes by an overlay from now on.
+    pub(crate) fn deliver_by_overlay(&mut self, id: TaskId, delivery: Delivery) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        task.facts.delivery = delivery;
+        self.apart.remove(&id);
+        remove_from(&mut self.apart_by_object, &task.facts.object, &id);
+    }
     /// The task by which a receiver fetches an object: the one of which it spoke last, since it may have been begun anew.
     pub(crate) fn fetching(&self, receiver: NodeId, object: ObjectId) -> Option<&Task> {
-        let of_receiver = self.by_receiver.get(&receiver).into_iter().flatten();
-        let tasks = of_receiver.filter_map(|task| self.tasks.get(task));
-        tasks.filter(|task| task.facts.object == object).max_by_key(|task| task.heard)
+        self.of_receiver(receiver).filter(|task| task.facts.object == object).max_by_key(|task| task.heard)
     }
-    /// The objects that some task wants.
-    pub(crate) fn wanted(&self) -> impl Iterator<Item = ObjectId> + '_ {
-        self.by_object.keys().copied()
+    /// The objects that some task wants that is not of an overlay.
+    pub(crate) fn wanted_apart(&self) -> impl Iterator<Item = ObjectId> + '_ {
+        self.apart_by_object.keys().copied()
     }
     /// The flows of a source.
     fn flows_of(&self, source: NodeId) -> impl Iterator<Item = FlowId> + '_ {
@@ -306,8 +323,7 @@ impl Tasks {
     }
     /// How many flows a receiver has, of all its tasks.
     pub(crate) fn flows_to(&self, receiver: NodeId) -> usize {
-        let tasks = self.by_receiver.get(&receiver).into_iter().flatten();
-        tasks.filter_map(|task| self.tasks.get(task)).map(|task| task.flows.len()).sum()
+        self.of_receiver(receiver).map(|task| task.flows.len()).sum()
     }
     pub(crate) fn flow(&self, flow: FlowId) -> Option<&Flow> {
         let task = self.tasks.get(self.by_flow.get(&flow)?)?;
@@ -334,6 +350,10 @@ impl Tasks {
         self.requests.insert((receiver, request), id);
         self.by_object.entry(object).or_default().insert(id);
         self.by_receiver.entry(receiver).or_default().insert(id);
+        if !task.is_of_overlay() {
+            self.apart.insert(id);
+            self.apart_by_object.entry(object).or_default().insert(id);
+        }
         let before = self.tasks.insert(id, task);
         assert!(before.is_none(), "a task id is used once");
     }
@@ -343,6 +363,8 @@ impl Tasks {
         assert!(task.flows.is_empty(), "flows end before their task");
         let TaskRecord { receiver, request, object, .. } = task.facts;
         self.requests.remove(&(receiver, request));
+        self.apart.remove(&id);
+        remove_from(&mut self.apart_by_object, &object, &id);
         remove_from(&mut self.by_object, &object, &id);
         remove_from(&mut self.by_receiver, &receiver, &id);
         Some(task)

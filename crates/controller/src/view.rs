@@ -3,7 +3,7 @@
 use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, FlowId, NodeId, ObjectId, Packets, Symbols, TaskId, Theta, Time,
 };
-use headwater_wire::{CastRoute, MarkSignal, MemberStanding, NodeInfo};
+use headwater_wire::{CastRoute, MarkSignal, NodeInfo};
 use serde::Serialize;
 
 use crate::casts::{Cast, Casts};
@@ -182,9 +182,7 @@ pub(crate) fn view(now: Time, catalog: &Catalog, tasks: &Tasks, casts: &Casts) -
 }
 
 fn cast_view(now: Time, cast: &Cast) -> CastView {
-    let ended = |is: fn(&MemberStanding) -> bool| {
-        cast.members.values().filter(|member| member.has_ended() && is(&member.standing)).count() as u64
-    };
+    let (of, done, open) = (cast.members.len(), cast.members.done(), cast.members.open());
     CastView {
         cast: cast.number,
         object: cast.object,
@@ -192,9 +190,9 @@ fn cast_view(now: Time, cast: &Cast) -> CastView {
         bytes: cast.bytes,
         source: cast.source,
         route: cast.route(),
-        of: cast.members.len() as u64,
-        done: ended(|standing| matches!(standing, MemberStanding::Had | MemberStanding::Kept)),
-        failed: ended(|standing| matches!(standing, MemberStanding::Failed(_) | MemberStanding::Away)),
+        of: of as u64,
+        done: done as u64,
+        failed: (of - open - done) as u64,
         to_group: cast.to_group,
         age: now.since(cast.begun),
     }

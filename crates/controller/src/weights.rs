@@ -61,7 +61,7 @@ impl Planner {
         }
         self.planned = Some(now);
         turn.stats.plans += 1;
-        let running = tasks.iter().any(|task| !task.is_paused());
+        let running = tasks.apart().any(|task| !task.is_paused());
         turn.wake(Subject::Plan, running.then(|| now + config.replan_every));
         Some(match config.fixed_theta {
             Some(theta) => {
@@ -89,8 +89,7 @@ impl Planner {
         let mut demand = Demand::default();
         let mut loads: BTreeMap<LinkId, Load> = BTreeMap::new();
         // In an overlay each flow is as needed as any other.
-        let weighed = |task: &&Task| !task.is_paused() && !task.is_of_overlay();
-        for task in tasks.iter().filter(weighed) {
+        for task in tasks.apart().filter(|task| !task.is_paused()) {
             let mut flows = Vec::with_capacity(task.flows.len());
             for flow in &task.flows {
                 let path = self.topology.path(flow.facts.node, task.facts.receiver, catalog);

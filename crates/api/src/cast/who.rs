@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use headwater_units::NodeId;
-use headwater_wire::MAX_FLOWS;
 
 use crate::named_nodes::named_nodes;
 use crate::requests::Receivers;
@@ -27,12 +26,6 @@ impl Receivers {
 }
 
 fn named(to: &[String], report: &StatusReport) -> Result<Vec<NodeId>, AppError> {
-    if to.len() > MAX_FLOWS {
-        return Err(AppError::Usage(format!(
-            "--to names {} nodes, at most {MAX_FLOWS} are possible",
-            to.len()
-        )));
-    }
     let mut ids = Vec::new();
     for text in to {
         let id = node_of(text, &report.nodes)?;
@@ -75,12 +68,6 @@ fn labelled(
             "no node that carries {wanted} can receive: of {}, {away} are not connected, and the others keep no objects; \
              `headwater status` lists them",
             carrying.len()
-        )));
-    }
-    if here.len() > MAX_FLOWS {
-        return Err(AppError::Usage(format!(
-            "{} nodes carry {wanted}, at most {MAX_FLOWS} are possible; give a further --label",
-            here.len()
         )));
     }
     let missing = if away > 0 { format!(", {away} more are not connected") } else { String::new() };

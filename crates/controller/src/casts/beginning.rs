@@ -7,7 +7,9 @@ use headwater_units::{Bytes, NodeId, PathId};
 use headwater_wire::{Cast as Wanted, CastWish, MAX_FLOWS, MemberStanding, Refusal, WhyUnicast};
 
 use super::cast::{Cast, Member, Multicast, Route, Stage, Trees};
+use super::roster::Roster;
 use super::{Below, Casts};
+use crate::ControllerConfig;
 use crate::catalog::Catalog;
 use crate::tree_installation;
 
@@ -31,7 +33,7 @@ impl Casts {
         if self.casts.len() >= config.max_casts {
             return Err(Refusal::Full);
         }
-        let receivers = receivers(catalog, source, wanted.to)?;
+        let receivers = receivers(catalog, config, source, wanted.to)?;
         let mut cast = Cast {
             number: wanted.cast,
             asker,
@@ -52,13 +54,15 @@ impl Casts {
             to_group: Bytes::ZERO,
             given: BTreeMap::new(),
             between_racks: None,
-            members: BTreeMap::new(),
+            members: Roster::default(),
+            lapse_at: None,
             news_at: now + config.cast_news,
             over_at: None,
         };
         for node in receivers {
             let own = below.deliveries.tasks().secret(below.turn.draws);
             cast.members.insert(node, Member::new(now, below.turn.draws.request(), own, config));
+            cast.members.look_after(node, Some(now));
             // What cannot come to anything is said at once.
             match catalog.node(node) {
                 _ if catalog.holds(node, object) => cast.end(now, node, MemberStanding::Had),
@@ -72,7 +76,7 @@ impl Casts {
             }
         }
         let has_rack = |node: &NodeId| catalog.rack_of(*node).is_some();
-        cast.between_racks = cast.members.keys().any(has_rack).then_some(Bytes::ZERO);
+        cast.between_racks = cast.members.nodes().any(|node| has_rack(&node)).then_some(Bytes::ZERO);
         cast.route = self.first_route(below, &cast)?;
         match &cast.route {
             // Nobody has to be waited for.
@@ -87,17 +91,21 @@ impl Casts {
     fn first_route(&self, below: &mut Below<'_>, cast: &Cast) -> Result<Route, Refusal> {
         let at =
             cast.source_at.and_then(|source| self.unused_group(below, is_ipv4(below.catalog, source, cast)));
-        let may_use_trees = matches!(cast.wish, CastWish::Best | CastWish::Trees) && {
-            let open = cast.open_members().map(|(node, _)| node);
+        let are_few = cast.members.open() <= MAX_FLOWS;
+        let may_use_trees = are_few && matches!(cast.wish, CastWish::Best | CastWish::Trees) && {
+            let open = cast.members.open_members().map(|(node, _)| node);
             tree_installation::may_install(below.network.as_ref(), below.catalog, cast.source, open)
         };
         Ok(match (cast.wish, at) {
             (CastWish::Unicast, _) => Route::Unicast(WhyUnicast::Wished),
-            _ if cast.open_members().count() < 2 => Route::Unicast(WhyUnicast::TooFew),
+            _ if cast.members.open() < 2 => Route::Unicast(WhyUnicast::TooFew),
             _ if may_use_trees => Route::Trees(Trees::Planned),
+            (CastWish::Trees, _) if !are_few => return Err(Refusal::TooMany),
             (CastWish::Trees, _) => return Err(Refusal::OffNetwork),
+            (CastWish::Multicast, _) if !are_few => Route::Unicast(WhyUnicast::TooMany),
             (CastWish::Multicast, None) => Route::Unicast(WhyUnicast::NoGroups),
             (CastWish::Overlay, _) | (_, None) => Route::Overlay(None),
+            _ if !are_few => Route::Overlay(None),
             (_, Some(at)) => {
                 let asked = below.deliveries.tasks().secret(below.turn.draws);
                 Route::Multicast(Multicast::Probed { at, asked })
@@ -116,7 +124,12 @@ impl Casts {
 }
 
 /// The receivers: the named ones, else all connected nodes that keep objects.
-fn receivers(catalog: &Catalog, source: NodeId, named: Vec<NodeId>) -> Result<Vec<NodeId>, Refusal> {
+fn receivers(
+    catalog: &Catalog,
+    config: &ControllerConfig,
+    source: NodeId,
+    named: Vec<NodeId>,
+) -> Result<Vec<NodeId>, Refusal> {
     let mut to = named;
     if to.is_empty() {
         let keepers = catalog.nodes().filter(|node| node.keeps && node.path.is_some());
@@ -124,14 +137,14 @@ fn receivers(catalog: &Catalog, source: NodeId, named: Vec<NodeId>) -> Result<Ve
     }
     match to.len() {
         0 => Err(Refusal::Nobody),
-        n if n > MAX_FLOWS => Err(Refusal::TooMany),
+        n if n > config.max_receivers => Err(Refusal::TooMany),
         _ => Ok(to),
     }
 }
 
 /// Whether a group is one of IPv4. A source beside its controller may be reached by both: then its receivers decide.
 fn is_ipv4(catalog: &Catalog, source: SocketAddr, cast: &Cast) -> bool {
-    let theirs = cast.members.keys().filter_map(|node| catalog.data_of(*node));
+    let theirs = cast.members.nodes().filter_map(|node| catalog.data_of(node));
     let mut known = core::iter::once(source).chain(theirs).filter(|at| !at.ip().is_unspecified());
     known.next().is_none_or(|at| at.is_ipv4())
 }

@@ -16,7 +16,7 @@ use crate::selection::Placement;
 impl Cast {
     /// Everybody is here who is waited for: asks the source who of them hears the group.
     pub(super) fn probe(&mut self, below: &mut Below<'_>) {
-        let asking = self.asking();
+        let asking = self.members.rooms_asked();
         let towards = asking.keys().find_map(|node| below.catalog.data_of(*node));
         let room = below.catalog.node(self.source).map(|node| node.info.room);
         let (Route::Multicast(Multicast::Probed { at, asked }), Some(towards), Some(room), 2..) =
@@ -24,7 +24,7 @@ impl Cast {
         else {
             return self.serve_without_group(below, WhyUnicast::TooFew);
         };
-        let members = self.open_members().filter(|(node, _)| asking.contains_key(node));
+        let members = self.members.open_members().filter(|(node, _)| asking.contains_key(node));
         let room = asking.values().fold(room, |least, room| least.min(*room));
         let symbol_size = Geometry::fitting(self.bytes, room).symbol_size();
         let question = GroupQuestion {
@@ -44,7 +44,7 @@ impl Cast {
         if !matches!(self.stage, Stage::Probing { .. }) {
             return false;
         }
-        let asking = || self.open_members().filter(|(_, member)| member.asks.is_some());
+        let asking = || self.members.open_members().filter(|(_, member)| member.asks.is_some());
         let of = u16::try_from(asking().count()).unwrap_or(u16::MAX);
         let hearing = asking().filter(|(_, member)| heard.contains(&member.own.flow));
         let hearing: Vec<NodeId> = hearing.map(|(node, _)| node).collect();
@@ -98,7 +98,7 @@ impl Cast {
         self.stage = Stage::Running;
         let (source, room) = (self.source, self.symbol_size);
         for (node, flow) in own {
-            if self.members.get(&node).is_some_and(|member| !member.has_ended()) {
+            if self.members.get(node).is_some_and(|member| !member.has_ended()) {
                 let place = Placement::Group { node: source, flow, group: given.clone() };
                 self.serve(below, node, Some((place, room)));
             }

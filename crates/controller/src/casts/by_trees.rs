@@ -22,8 +22,8 @@ impl Cast {
     /// All are here who are waited for: finds the trees, and tells everybody on them.
     pub(super) fn install_trees(&mut self, below: &mut Below<'_>) {
         let Cast { object, bytes, class, source, begun, .. } = *self;
-        let asking = self.asking();
-        let of = u16::try_from(self.open_members().count()).unwrap_or(u16::MAX);
+        let asking = self.members.rooms_asked();
+        let of = u16::try_from(self.members.open()).unwrap_or(u16::MAX);
         let Below { turn, catalog, deliveries, network, .. } = below;
         let Some(network) = network else { return self.serve_without_group(below, WhyUnicast::TooFew) };
         let cargo = Cargo { object, bytes, class, source, begun };
@@ -104,14 +104,16 @@ impl Cast {
     /// Answers what a receiver has asked, with a task that has the cast's trees.
     fn serve_by_trees(&mut self, below: &mut Below<'_>, node: NodeId, trees: Vec<FlowGrant>) {
         let id = below.deliveries.tasks().unused_task(below.turn.draws);
-        let Some(member) = self.members.get_mut(&node).filter(|member| !member.has_ended()) else { return };
-        let Some((path, mut request)) = member.asks.take() else { return };
+        let asked = self.members.change(node, |member| member.asks.take());
+        let Some((path, mut request)) = asked.flatten() else { return };
         request.name.clone_from(&self.name);
         let (object, bytes, symbol_size) = (self.object, self.bytes, self.symbol_size);
         let given = TreesGiven { id, object, bytes, symbol_size, trees };
         if below.deliveries.answer_by_trees(&mut below.turn, path, &request, given) {
-            (member.task, member.standing, member.served) =
-                (Some(id), MemberStanding::Receiving, Served::ByTrees);
+            self.members.change(node, |member| {
+                (member.task, member.standing, member.served) =
+                    (Some(id), MemberStanding::Receiving, Served::ByTrees);
+            });
         }
     }
 
@@ -130,7 +132,7 @@ impl Cast {
         let Cast { members, route: Route::Trees(Trees::Installed(_, trees)), .. } = self else { return };
         let Some(network) = below.network else { return };
         let is_open = |node: NodeId| {
-            members.get(&node).is_some_and(|it| it.served == Served::ByTrees && !it.has_ended())
+            members.get(node).is_some_and(|it| it.served == Served::ByTrees && !it.has_ended())
         };
         let repaired = trees.repair(&mut below.turn, below.catalog, network, is_open);
         let Some(repaired) = repaired else { return };
@@ -145,25 +147,29 @@ impl Cast {
 
     /// A receiver's trees bring it nothing any more, for this reason: it is to fetch once more, by itself.
     pub(super) fn leave_trees(&mut self, below: &mut Below<'_>, node: NodeId, reason: &str) {
-        let member = self.members.get_mut(&node);
-        let Some(member) = member.filter(|it| it.served == Served::ByTrees && !it.has_ended()) else {
+        let member = self.members.get(node);
+        if !member.is_some_and(|it| it.served == Served::ByTrees && !it.has_ended()) {
             return;
-        };
+        }
         if self.wish == CastWish::Trees {
             return self.end_member(below, node, MemberStanding::Failed(reason.to_owned()));
         }
-        let (request, task) = (member.request, member.task.take());
-        (member.served, member.asks, member.told) = (Served::Unicast, None, None);
-        member.standing = MemberStanding::Invited;
+        let anew = below.turn.draws.request();
+        let before = self.members.change(node, |member| {
+            (member.served, member.asks, member.told) = (Served::Unicast, None, None);
+            member.standing = MemberStanding::Invited;
+            (std::mem::replace(&mut member.request, anew), member.task.take())
+        });
+        let Some((request, task)) = before else { return };
         below.turn.stats.receivers_off_trees += 1;
         below.turn.tell(node, ToNode::StopFetch { request });
         if let Some(task) = task {
             below.deliveries.end_task(&mut below.turn, below.catalog, task, Outcome::Failed);
         }
-        member.request = below.turn.draws.request();
         if let Some(trees) = self.trees_mut() {
             trees.leave_out(node);
         }
+        self.members.look_after(node, Some(below.turn.now));
         self.look_after_members(below);
     }
 

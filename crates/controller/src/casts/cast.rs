@@ -5,13 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_units::{Bytes, Duration, FlowId, NodeId, ObjectId, PathId, Symbols, TaskId, Time};
 use headwater_wire::{
-    CastNews, CastRoute, CastWish, Class, FlowSecret, GroupInvitation, Invitation, MAX_NEWS, MemberNews,
-    MemberStanding, Request, WhyUnicast,
+    CastRoute, CastWish, Class, FlowSecret, GroupInvitation, Invitation, MemberStanding, Request, WhyUnicast,
 };
 
+use super::roster::Roster;
 use crate::ControllerConfig;
 use crate::retry::Retry;
-use crate::tasks::Tasks;
 use crate::tree_installation::InstalledTrees;
 
 /// One cast.
@@ -43,9 +42,11 @@ pub(crate) struct Cast {
     pub(super) given: BTreeMap<NodeId, Bytes>,
     /// Of that, what came from another rack; if any receiver says in which it stands.
     pub(super) between_racks: Option<Bytes>,
-    pub(crate) members: BTreeMap<NodeId, Member>,
+    pub(crate) members: Roster,
     /// When the asker gets news next.
     pub(super) news_at: Time,
+    /// Places in an overlay that nobody has asked for until then are given up.
+    pub(super) lapse_at: Option<Time>,
     /// Everybody has ended, and the group's flow is waited for no longer than this.
     pub(super) over_at: Option<Time>,
 }
@@ -187,19 +188,8 @@ impl Cast {
         self.route.to_wire()
     }
 
-    /// Receivers that are not through.
-    pub(super) fn open_members(&self) -> impl Iterator<Item = (NodeId, &Member)> {
-        self.members.iter().filter(|(_, member)| !member.has_ended()).map(|(node, member)| (*node, member))
-    }
-
-    /// Receivers that have asked and wait to be served, each with the bytes of symbol that it takes.
-    pub(super) fn asking(&self) -> BTreeMap<NodeId, u16> {
-        let asking = |(node, member): (NodeId, &Member)| Some((node, member.asks.as_ref()?.1.room));
-        self.open_members().filter_map(asking).collect()
-    }
-
     pub(super) fn has_invited(&self, receiver: NodeId, request: u64) -> bool {
-        self.members.get(&receiver).is_some_and(|member| member.request == request)
+        self.members.get(receiver).is_some_and(|member| member.request == request)
     }
 
     pub(super) fn group_at(&self) -> Option<SocketAddr> {
@@ -259,60 +249,15 @@ impl Cast {
 
     /// A receiver is through.
     pub(super) fn end(&mut self, now: Time, node: NodeId, standing: MemberStanding) {
-        let after = now.since(self.begun);
-        let Some(member) = self.members.get_mut(&node).filter(|member| !member.has_ended()) else { return };
-        (member.standing, member.ended, member.asks) = (standing, Some(after), None);
-        if matches!(member.standing, MemberStanding::Kept | MemberStanding::Had) {
-            member.bytes = self.bytes;
-        }
-    }
-
-    /// Progress for the asker, in as many messages as it takes; the last one says whether the cast is over.
-    pub(super) fn news(&mut self, now: Time, tasks: &Tasks, over: bool) -> Vec<CastNews> {
-        let after = now.since(self.begun);
-        let mut members = Vec::with_capacity(self.members.len());
-        for (&node, member) in &mut self.members {
-            if let Some(task) = member.task.and_then(|task| tasks.get(task)).filter(|_| !member.has_ended()) {
-                member.bytes = member.bytes.max(self.bytes - task.remaining().min(self.bytes));
+        let (after, bytes) = (now.since(self.begun), self.bytes);
+        self.members.change(node, |member| {
+            if member.has_ended() {
+                return;
             }
-            members.push(MemberNews {
-                node,
-                standing: member.standing.clone(),
-                grouped: member.served != Served::Unicast,
-                bytes: Bytes::new(member.bytes.get().saturating_add(member.files.get())),
-                by_group: member.by_group,
-                by_unicast: member.by_unicast,
-                relayed: member.relayed,
-                passed_on: self.given.get(&node).copied().unwrap_or_default(),
-                after: member.ended.unwrap_or(after),
-            });
-        }
-        let others = self.given.iter().filter(|(node, _)| !self.members.contains_key(node));
-        let given: Vec<(NodeId, Bytes)> =
-            others.map(|(node, bytes)| (*node, *bytes)).take(MAX_NEWS).collect();
-        let route = self.route();
-        let repairs = self.trees().map_or_else(Vec::new, InstalledTrees::repairs);
-        let mut news: Vec<CastNews> = members
-            .chunks(MAX_NEWS)
-            .map(|members| CastNews {
-                cast: self.number,
-                object: self.object,
-                bytes: self.bytes,
-                files: self.files,
-                source: self.source,
-                route,
-                to_group: self.to_group,
-                given: given.clone(),
-                between_racks: self.between_racks,
-                members: members.to_vec(),
-                of: u16::try_from(self.members.len()).unwrap_or(u16::MAX),
-                repairs: repairs.clone(),
-                over: false,
-            })
-            .collect();
-        if let Some(last) = news.last_mut() {
-            last.over = over;
-        }
-        news
+            (member.standing, member.ended, member.asks) = (standing, Some(after), None);
+            if matches!(member.standing, MemberStanding::Kept | MemberStanding::Had) {
+                member.bytes = bytes;
+            }
+        });
     }
 }

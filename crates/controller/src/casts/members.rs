@@ -12,13 +12,13 @@ impl Cast {
     /// A receiver asks for what it was told of.
     pub(super) fn asked(&mut self, below: &mut Below<'_>, path: PathId, request: Request) -> bool {
         let node = request.receiver;
-        let Some(member) = self.members.get_mut(&node) else { return false };
+        let Some(member) = self.members.get(node) else { return false };
         if member.has_ended() {
             let (request, reason) = (request.request, Refusal::UnknownObject);
             below.turn.answer(path, ToReceiver::Refused { request, reason });
             return false;
         }
-        member.asks = Some((path, request));
+        self.members.change(node, |member| member.asks = Some((path, request)));
         if self.stage == Stage::Running {
             self.serve_late(below, node);
         }
@@ -27,13 +27,15 @@ impl Cast {
 
     /// A receiver is through.
     pub(super) fn fetched(&mut self, below: &mut Below<'_>, node: NodeId, fetched: Fetched) {
-        if let Some(member) = self.members.get_mut(&node).filter(|member| !member.has_ended()) {
-            (member.by_group, member.by_unicast) = (fetched.by_group, fetched.by_unicast);
-            (member.relayed, member.files) = (fetched.relayed, fetched.files);
-            let served = member.served;
+        if self.members.get(node).is_some_and(|member| !member.has_ended()) {
+            let served = self.members.change(node, |member| {
+                (member.by_group, member.by_unicast) = (fetched.by_group, fetched.by_unicast);
+                (member.relayed, member.files) = (fetched.relayed, fetched.files);
+                member.served
+            });
             self.files = self.files.max(fetched.files);
             self.count_given(below, node, fetched.from);
-            if let (FetchEnd::Failed(reason), Served::ByTrees) = (&fetched.end, served) {
+            if let (FetchEnd::Failed(reason), Some(Served::ByTrees)) = (&fetched.end, served) {
                 return self.leave_trees(below, node, reason);
             }
         }
@@ -42,6 +44,7 @@ impl Cast {
             FetchEnd::Kept => MemberStanding::Kept,
             FetchEnd::Failed(reason) => MemberStanding::Failed(reason),
         };
+        below.deliveries.leave_place(self.object, node);
         self.end(below.turn.now, node, standing);
     }
 
@@ -59,9 +62,10 @@ impl Cast {
 
     /// A receiver is given up, and told so.
     pub(super) fn end_member(&mut self, below: &mut Below<'_>, node: NodeId, standing: MemberStanding) {
-        let Some(member) = self.members.get(&node) else { return };
+        let Some(member) = self.members.get(node) else { return };
         let (request, task) = (member.request, member.task);
         self.end(below.turn.now, node, standing);
+        below.deliveries.leave_place(self.object, node);
         below.turn.tell(node, ToNode::StopFetch { request });
         if let Some(task) = task {
             below.deliveries.end_task(&mut below.turn, below.catalog, task, Outcome::Cancelled);
@@ -70,14 +74,14 @@ impl Cast {
 
     /// All receivers that are not through are given up, and told so.
     pub(super) fn end_open_members(&mut self, below: &mut Below<'_>, standing: &MemberStanding) {
-        let open: Vec<NodeId> = self.open_members().map(|(node, _)| node).collect();
+        let open: Vec<NodeId> = self.members.open_members().map(|(node, _)| node).collect();
         open.into_iter().for_each(|node| self.end_member(below, node, standing.clone()));
     }
 
     /// Answers what a receiver has asked, by a flow of the group or overlay that it has a place in, or as any request.
     pub(super) fn serve(&mut self, below: &mut Below<'_>, node: NodeId, place: Option<(Placement, u16)>) {
-        let Some(member) = self.members.get_mut(&node) else { return };
-        let Some((path, mut request)) = member.asks.take() else { return };
+        let asked = self.members.change(node, |member| member.asks.take());
+        let Some((path, mut request)) = asked.flatten() else { return };
         // A name may move; what the cast is of does not.
         request.name = self.object.to_string();
         request.passes_on &= may_overlay(self.wish);
@@ -88,18 +92,25 @@ impl Cast {
         }
         let (catalog, deliveries) = (below.catalog, &mut *below.deliveries);
         let place = place.map(|(place, _)| place);
-        let Some(id) = deliveries.answer(&mut below.turn, catalog, path, &request, place) else { return };
-        (member.task, member.standing) = (Some(id), MemberStanding::Receiving);
-        if member.served != Served::ByTrees {
-            member.served = served;
-        }
+        let task = deliveries.answer(&mut below.turn, catalog, path, &request, place);
+        let Some(id) = task else {
+            // It is told of the cast again, and then asks again.
+            let again = self.members.get(node).map(|member| member.invite.due());
+            return self.members.look_after(node, again);
+        };
+        self.members.change(node, |member| {
+            (member.task, member.standing) = (Some(id), MemberStanding::Receiving);
+            if member.served != Served::ByTrees {
+                member.served = served;
+            }
+        });
         deliveries.call(id, &self.name);
         below.swarms.watch(&mut below.turn, catalog, deliveries, self.object);
     }
 
     /// Answers what a receiver has asked when the others are being served, by those who pass on already if there are such.
     fn serve_late(&mut self, below: &mut Below<'_>, node: NodeId) {
-        let asks = self.members.get(&node).and_then(|member| member.asks.as_ref());
+        let asks = self.members.get(node).and_then(|member| member.asks.as_ref());
         let room = asks.map(|(_, request)| request.room).filter(|_| may_overlay(self.wish));
         let place = room.and_then(|room| {
             let (now, catalog, config) = (below.turn.now, below.catalog, below.turn.config);
@@ -109,44 +120,60 @@ impl Cast {
     }
 
     pub(super) fn serve_waiting(&mut self, below: &mut Below<'_>) {
-        self.asking().into_keys().for_each(|node| self.serve_late(below, node));
+        self.members.rooms_asked().into_keys().for_each(|node| self.serve_late(below, node));
     }
 
-    /// Receivers are told until they answer, and told anew when they come back; who stays away is given up.
+    /// Looks after those receivers for which it is time.
     pub(super) fn look_after_members(&mut self, below: &mut Below<'_>) {
-        let open: Vec<NodeId> = self.open_members().map(|(node, _)| node).collect();
-        for node in open {
-            let here = below.catalog.node(node).and_then(|it| Some((it.path?, it.info.incarnation)));
-            let Some(member) = self.members.get_mut(&node) else { continue };
-            let Some(here) = here else {
-                let since = *member.away_since.get_or_insert(below.turn.now);
-                if below.turn.now >= since + below.turn.config.cast_away {
-                    self.end_member(below, node, MemberStanding::Away);
-                }
-                continue;
-            };
-            member.away_since = None;
-            if member.told.is_some_and(|(_, life)| life != here.1) {
-                // It knows nothing of it any more, and its flows are no use to it.
-                (member.asks, member.served) = (None, Served::Unicast);
-                if let Route::Multicast(Multicast::Open(group)) = &mut self.route {
-                    group.own.remove(&node);
-                }
-                if let Some(task) = member.task.take() {
-                    below.deliveries.end_task(&mut below.turn, below.catalog, task, Outcome::Failed);
-                }
-                member.request = below.turn.draws.request();
+        while let Some(node) = self.members.take_due(below.turn.now) {
+            self.look_after_member(below, node);
+        }
+    }
+
+    /// A receiver is told until it answers, and told anew when it comes back; if it stays away it is given up.
+    fn look_after_member(&mut self, below: &mut Below<'_>, node: NodeId) {
+        let (now, config) = (below.turn.now, below.turn.config);
+        let Some(member) = self.members.get(node).filter(|member| !member.has_ended()) else { return };
+        let here = below.catalog.node(node).and_then(|it| Some((it.path?, it.info.incarnation)));
+        let Some(here) = here else {
+            let since = member.away_since.unwrap_or(now);
+            if now >= since + config.cast_away {
+                return self.end_member(below, node, MemberStanding::Away);
             }
+            self.members.change(node, |member| member.away_since = Some(since));
+            return self.members.look_after(node, Some(since + config.cast_away));
+        };
+        if member.told.is_some_and(|(_, life)| life != here.1) {
+            self.forget_life(below, node);
+        }
+        let is_due = self.members.change(node, |member| {
+            member.away_since = None;
             if member.told != Some(here) {
                 (member.told, member.invite) = (Some(here), below.turn.retry());
             } else if member.asks.is_some() || member.task.is_some() {
-                continue;
+                return None;
             }
-            if member.invite.fire(below.turn.now, below.turn.config.retry_longest)
-                && let Some(member) = self.members.get(&node)
-            {
-                below.turn.tell(node, ToNode::Fetch(Box::new(self.invitation(member))));
-            }
+            Some((member.invite.fire(now, config.retry_longest), member.invite.due()))
+        });
+        let Some((say, again)) = is_due.flatten() else { return };
+        self.members.look_after(node, Some(again));
+        if let (true, Some(member)) = (say, self.members.get(node)) {
+            below.turn.tell(node, ToNode::Fetch(Box::new(self.invitation(member))));
+        }
+    }
+
+    /// A receiver has begun anew: it knows nothing of the cast any more, and its flows are no use to it.
+    fn forget_life(&mut self, below: &mut Below<'_>, node: NodeId) {
+        if let Route::Multicast(Multicast::Open(group)) = &mut self.route {
+            group.own.remove(&node);
+        }
+        let request = below.turn.draws.request();
+        let task = self.members.change(node, |member| {
+            (member.asks, member.served, member.request) = (None, Served::Unicast, request);
+            member.task.take()
+        });
+        if let Some(task) = task.flatten() {
+            below.deliveries.end_task(&mut below.turn, below.catalog, task, Outcome::Failed);
         }
     }
 }

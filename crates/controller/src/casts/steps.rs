@@ -1,7 +1,7 @@
 //! What is done for a cast as time passes: the next step, receivers told again, and whoever asked told how it does.
 
 use headwater_units::Time;
-use headwater_wire::{CastWish, MemberStanding, ToNode, WhyUnicast};
+use headwater_wire::{CastWish, MAX_FLOWS, ToNode, WhyUnicast};
 
 use super::Below;
 use super::cast::{Cast, Multicast, Route, Stage, Trees};
@@ -13,12 +13,20 @@ impl Cast {
     /// over.
     pub(super) fn tick(&mut self, below: &mut Below<'_>) -> bool {
         self.look_after_members(below);
+        self.take_unclaimed_places(below);
         let trees = self.look_after_trees(below);
         let now = below.turn.now;
-        let waiting = self.open_members().any(|(_, member)| member.asks.is_none());
-        let asking = self.open_members().any(|(_, member)| member.asks.is_some());
+        let (asking, open) = (self.members.asking(), self.members.open());
         match self.stage {
-            Stage::Gathering { until } if asking && (!waiting || now >= until) => self.set_out(below),
+            Stage::Gathering { until } if asking > 0 && (asking == open || now >= until) => {
+                self.set_out(below)
+            }
+            // Receivers of an overlay have their places before they ask.
+            Stage::Gathering { .. }
+                if matches!(self.route, Route::Overlay(None)) && self.may_begin(below) =>
+            {
+                self.set_out(below);
+            }
             Stage::Probing { until } | Stage::Opening { until } if now >= until => {
                 self.serve_without_group(below, WhyUnicast::Source);
             }
@@ -27,7 +35,12 @@ impl Cast {
         if self.tell_asker(below) {
             return true;
         }
-        let mut next = self.news_at.min(self.over_at.unwrap_or(Time::MAX)).min(trees.unwrap_or(Time::MAX));
+        let due = self.members.next_due().into_iter().chain(self.lapse_at).min();
+        let mut next = due
+            .unwrap_or(Time::MAX)
+            .min(self.news_at)
+            .min(self.over_at.unwrap_or(Time::MAX))
+            .min(trees.unwrap_or(Time::MAX));
         match self.stage {
             Stage::Gathering { until } | Stage::Probing { until } | Stage::Opening { until }
                 if until > now =>
@@ -46,6 +59,7 @@ impl Cast {
             (Route::Multicast(_), _) => self.probe(below),
             (Route::Trees(_), _) => self.install_trees(below),
             (_, CastWish::Overlay) => self.serve_without_group(below, WhyUnicast::Wished),
+            _ if self.members.open() > MAX_FLOWS => self.serve_without_group(below, WhyUnicast::TooMany),
             _ => self.serve_without_group(below, WhyUnicast::NoGroups),
         }
     }
@@ -54,7 +68,7 @@ impl Cast {
     fn tell_asker(&mut self, below: &mut Below<'_>) -> bool {
         let now = below.turn.now;
         let mut over = false;
-        if self.open_members().next().is_none() {
+        if self.members.open() == 0 {
             // What has left on the group's flow is known when it ends, which it does when its members say goodbye.
             let until = *self.over_at.get_or_insert(now + below.turn.config.retry_first);
             over = match &self.route {
@@ -66,15 +80,13 @@ impl Cast {
         if !over && now < self.news_at {
             return false;
         }
-        self.news_at = now + below.turn.config.cast_news;
+        self.news_at = now + self.news_every(below.turn.config);
         let news = self.news(now, below.deliveries.tasks(), over);
         news.into_iter().for_each(|news| below.turn.answer(self.asker, ToNode::Casting(Box::new(news))));
         if over {
             let route = std::mem::replace(&mut self.route, Route::Overlay(None));
             self.abandon(below, route);
-            let has =
-                |standing: &MemberStanding| matches!(standing, MemberStanding::Kept | MemberStanding::Had);
-            let done = self.members.values().filter(|member| has(&member.standing)).count();
+            let done = self.members.done();
             let failed = self.members.len() - done;
             below.turn.event(ControllerEvent::CastOver { cast: self.number, done, failed });
             below.turn.wake(Subject::Cast(self.number), None);

@@ -1,6 +1,8 @@
 //! A cast without a group and without trees: its receivers form an overlay ([`overlay`](crate::overlay)), or are served one by one.
 
-use headwater_units::{FlowId, Geometry, NodeId};
+use std::collections::BTreeMap;
+
+use headwater_units::{FlowId, Geometry, NodeId, TaskId};
 use headwater_wire::{CastRoute, CastWish, WhyUnicast};
 
 use super::Below;
@@ -17,45 +19,77 @@ impl Cast {
         if !may_overlay(self.wish) {
             return self.serve_each(below, why);
         }
-        let asking = self.asking();
         let (catalog, config) = (below.catalog, below.turn.config);
         if below.deliveries.overlays().symbol_size(self.object).is_some() {
             // They come late to one that has begun.
-            let nodes: Vec<NodeId> = asking.keys().copied().collect();
+            let nodes: Vec<NodeId> = self.members.rooms_asked().into_keys().collect();
             let group = self.goes_by_overlay(below, overlay::route_of(catalog, &nodes, why));
             self.serve_waiting(below);
             return self.abandon(below, group);
         }
+        let rooms = self.rooms_here(below);
         let known = below.deliveries.known(catalog, config);
         let mut running = known.regroupable(self.object);
-        running.retain(|it| !asking.contains_key(&it.receiver));
-        if asking.len() + running.len() < 2 {
+        running.retain(|it| !rooms.contains_key(&it.receiver));
+        if rooms.len() + running.len() < 2 {
             return self.serve_each(below, WhyUnicast::TooFew);
         }
-        let sources = known.sources_of(self.object, 0, |node| !asking.contains_key(&node));
+        let sources = known.sources_of(self.object, 0, |node| !rooms.contains_key(&node));
         let Some(least) = overlay::rooms(catalog, &sources) else {
             return self.serve_each(below, WhyUnicast::Source);
         };
         // What is passed on as it comes is cut alike for all.
-        let rooms = asking.values().copied().chain(running.iter().map(|it| it.room));
-        let room = rooms.fold(least, u16::min);
+        let each = rooms.values().copied().chain(running.iter().map(|it| it.room));
+        let room = each.fold(least, u16::min);
         let symbol_size = Geometry::fitting(self.bytes, room).symbol_size();
-        let nodes: Vec<NodeId> = asking.keys().copied().chain(running.iter().map(|it| it.receiver)).collect();
+        let nodes: Vec<NodeId> = rooms.keys().copied().chain(running.iter().map(|it| it.receiver)).collect();
         let group = self.goes_by_overlay(below, overlay::route_of(catalog, &nodes, why));
         self.symbol_size = symbol_size;
         let beginners = overlay::beginners(catalog, &nodes);
         let places = below.deliveries.begin_overlay(self.object, symbol_size, &sources, &beginners);
+        let running: BTreeMap<NodeId, TaskId> = running.iter().map(|it| (it.receiver, it.task)).collect();
         for (node, parents) in places {
-            match running.iter().find(|it| it.receiver == node) {
-                Some(it) => {
-                    below.deliveries.regroup(&mut below.turn, catalog, it.task, parents, symbol_size);
+            match running.get(&node) {
+                Some(task) => {
+                    below.deliveries.regroup(&mut below.turn, catalog, *task, parents, symbol_size);
                 }
-                None => {
+                None if self.members.get(node).is_some_and(|member| member.asks.is_some()) => {
                     self.serve(below, node, Some((Placement::Overlay(parents), symbol_size)));
+                }
+                // It has been told of the cast, and will ask any moment.
+                None => {
+                    below.deliveries.keep_place(self.object, node);
+                    self.lapse_at = Some(below.turn.now + config.cast_gather);
                 }
             }
         }
         self.abandon(below, group);
+    }
+
+    /// Receivers that have asked, or are here and will, each with the bytes of symbol that it takes.
+    fn rooms_here(&self, below: &Below<'_>) -> BTreeMap<NodeId, u16> {
+        let mut rooms = self.members.rooms_asked();
+        for (node, _) in self.members.open_members().filter(|(_, member)| member.task.is_none()) {
+            let here = below.catalog.node(node).filter(|it| it.path.is_some() && it.keeps && !it.leaving);
+            if let Some(here) = here.filter(|here| !here.info.data.is_empty()) {
+                rooms.entry(node).or_insert(here.info.room);
+            }
+        }
+        rooms
+    }
+
+    /// Whether two receivers or more are here, or on their way to the object already.
+    pub(super) fn may_begin(&self, below: &Below<'_>) -> bool {
+        let running = below.deliveries.known(below.catalog, below.turn.config).regroupable(self.object);
+        self.rooms_here(below).len() + running.len() >= 2
+    }
+
+    /// Receivers that have places in an overlay and do not ask have had time enough: those below them turn to others.
+    pub(super) fn take_unclaimed_places(&mut self, below: &mut Below<'_>) {
+        if self.lapse_at.is_some_and(|at| at <= below.turn.now) {
+            self.lapse_at = None;
+            below.deliveries.take_unclaimed_places(self.object);
+        }
     }
 
     /// From now on receivers are served by an overlay, and not by trees. The group that was to be used is still to be abandoned.

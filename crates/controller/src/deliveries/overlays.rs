@@ -35,6 +35,34 @@ impl Deliveries {
         self.overlays.begin(object, symbol_size, sources, beginners)
     }
 
+    /// The place of a receiver in an overlay that has begun is kept, although it has not asked for the object yet.
+    pub(crate) fn keep_place(&mut self, object: ObjectId, node: NodeId) {
+        self.overlays.keep_place(object, node);
+    }
+
+    /// A receiver will not ask for the object: if a place was kept for it, that is free.
+    pub(crate) fn leave_place(&mut self, object: ObjectId, node: NodeId) {
+        if self.overlays.is_unclaimed(object, node) {
+            let below = self.overlays.leave(object, node);
+            self.touch_fetching(object, below);
+        }
+    }
+
+    /// Places that nobody has asked for are free, and whoever was to have something from there is looked after.
+    pub(crate) fn take_unclaimed_places(&mut self, object: ObjectId) {
+        let below = self.overlays.take_unclaimed(object);
+        self.touch_fetching(object, below);
+        if self.tasks.wanting(object).next().is_none() {
+            self.overlays.remove(object);
+        }
+    }
+
+    fn touch_fetching(&mut self, object: ObjectId, nodes: Vec<NodeId>) {
+        let task = |node: NodeId| self.tasks.fetching(node, object).map(Task::id);
+        let tasks: Vec<TaskId> = nodes.into_iter().filter_map(task).collect();
+        self.agenda.touched.extend(tasks);
+    }
+
     /// A running task goes on as one of an overlay.
     pub(crate) fn regroup(
         &mut self,
@@ -50,10 +78,10 @@ impl Deliveries {
         let Some(task) = self.tasks.get_mut(id) else { return };
         task.needed = Symbols::new(task.remaining().get().div_ceil(u64::from(symbol_size.max(1))));
         task.facts.symbol_size = symbol_size;
-        task.facts.delivery = turn.config.delivery_by_overlay(parents.of);
         (task.facts.residue_classes, task.facts.max_sources) = (parents.of, parents.of);
         task.classes_used.clear();
         task.anew = Some(task.facts.flows_version.saturating_add(1));
+        self.tasks.deliver_by_overlay(id, turn.config.delivery_by_overlay(parents.of));
         turn.stats.tasks_regrouped += 1;
         self.open_in_overlay(turn, catalog, id, parents);
         self.agenda.changed.insert(id);
@@ -134,7 +162,8 @@ impl Deliveries {
             let flows = self.tasks.fetching(node, object).map(|task| &task.flows).into_iter().flatten();
             flows.into_iter().any(|flow| flow.facts.index == stripe && is_behind(&flow))
         };
-        if is_held_up(slow) || self.overlays.parent(object, receiver, stripe) != Some(slow) {
+        let may_change = self.overlays.may_demote(turn.now, object, stripe);
+        if !may_change || is_held_up(slow) || self.overlays.parent(object, receiver, stripe) != Some(slow) {
             return;
         }
         if self.overlays.parent(object, slow, stripe).is_none() {
@@ -225,9 +254,24 @@ impl Deliveries {
             return source;
         }
         let holds = |node| catalog.holds(node, object);
-        let candidates: BTreeSet<NodeId> = self.overlays.members(object).filter(|node| may(*node)).collect();
+        let candidates = self.candidates(object, (receiver, stripe), may);
         let known = Known { may: |node| candidates.contains(&node), holds, source };
         self.overlays.mend(object, (receiver, stripe), &known)
+    }
+
+    /// Members of an overlay that may send a stripe to a receiver.
+    fn candidates(
+        &self,
+        object: ObjectId,
+        place: (NodeId, u8),
+        may: impl Fn(NodeId) -> bool,
+    ) -> BTreeSet<NodeId> {
+        let best = self.overlays.candidates(object, place);
+        let found: BTreeSet<NodeId> = best.into_iter().filter(|node| may(*node)).collect();
+        match found.is_empty() {
+            true => self.overlays.members(object).filter(|node| may(*node)).collect(),
+            false => found,
+        }
     }
 
     /// Where a receiver is put, and with symbols of which size, that asks for an object when others pass it on to each other already.
@@ -241,10 +285,15 @@ impl Deliveries {
         passes_on: bool,
     ) -> Option<(Placement, u16)> {
         let symbol_size = self.overlays.symbol_size(object).filter(|size| *size <= room)?;
+        if let Some(parents) = self.overlays.claim(object, node) {
+            return Some((Placement::Overlay(parents), symbol_size));
+        }
         let known = self.known(catalog, config);
         let source = known.sources_of(object, symbol_size, |other| other != node).first().copied();
-        let may = |other: &NodeId| self.may_send(now, catalog, *other, object);
-        let candidates: BTreeSet<NodeId> = self.overlays.members(object).filter(may).collect();
+        let may = |other: NodeId| self.may_send(now, catalog, other, object);
+        let stripes = self.overlays.stripes(object);
+        let candidates: BTreeSet<NodeId> =
+            stripes.flat_map(|stripe| self.candidates(object, (node, stripe), may)).collect();
         let holds = |other| catalog.holds(other, object);
         let known = Known { may: |other| candidates.contains(&other), holds, source };
         let passes_on = passes_on && catalog.path_of(node).is_some();
@@ -277,7 +326,10 @@ impl Deliveries {
             .is_some_and(|node| node.path.is_some() && !node.leaving && !node.info.data.is_empty());
         let receives =
             |task: &Task| task.is_of_overlay() && !task.is_paused() && now < task.heard + MEMBER_HEARD;
-        let has_it = || catalog.holds(node, object) || self.overlays.is_done(object, node);
+        let has_it = || {
+            let has_place = self.overlays.is_done(object, node) || self.overlays.is_unclaimed(object, node);
+            has_place || catalog.holds(node, object)
+        };
         is_here && (has_it() || self.tasks.fetching(node, object).is_some_and(receives))
     }
 

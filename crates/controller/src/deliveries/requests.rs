@@ -273,10 +273,12 @@ impl Deliveries {
         self.finished.note(request, turn.config.max_finished);
     }
 
-    /// Nobody is behind a path any more.
-    pub(crate) fn path_lost(&mut self, path: PathId) {
-        for task in self.tasks.iter_mut().filter(|task| task.path == Some(path)) {
-            task.path = None;
+    /// Nobody is behind a path any more that this node spoke by.
+    pub(crate) fn path_lost(&mut self, peer: NodeId, path: PathId) {
+        let by_path = self.tasks.of_receiver(peer).filter(|task| task.path == Some(path));
+        let by_path: Vec<TaskId> = by_path.map(Task::id).collect();
+        for id in by_path {
+            self.tasks.get_mut(id).into_iter().for_each(|task| task.path = None);
         }
     }
 }

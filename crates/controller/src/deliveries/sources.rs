@@ -48,8 +48,8 @@ impl Deliveries {
             }
         }
         if new_path {
-            let held = self.tasks.wanted().filter(|object| catalog.holds(node, *object));
-            self.agenda.touched.extend(held.flat_map(|object| self.tasks.wanting(object)));
+            let held = self.tasks.wanted_apart().filter(|object| catalog.holds(node, *object));
+            self.agenda.touched.extend(held.flat_map(|object| self.tasks.wanting_apart(object)));
         }
     }
 

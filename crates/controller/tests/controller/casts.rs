@@ -22,6 +22,8 @@ fn wanted(number: u64) -> Cast {
         cast: number,
         name: "object-1".to_owned(),
         to: Vec::new(),
+        first: 0,
+        of: 0,
         class: Class::Bulk,
         wish: CastWish::Best,
     }
@@ -111,6 +113,15 @@ impl Bench {
     fn route(&mut self) -> CastRoute {
         self.pass(ms(200));
         self.news().expect("news every 200 ms").route
+    }
+}
+
+fn granted_flows(control: Control) -> Option<Vec<FlowGrant>> {
+    match control {
+        Control::Receiver(ToReceiver::Accepted { flows, .. } | ToReceiver::Flows { flows, .. }) => {
+            Some(flows)
+        }
+        _ => None,
     }
 }
 
@@ -368,16 +379,21 @@ fn who_asks_while_others_pass_it_on_is_served_by_them() {
         keepers_with(ControllerConfig { groups: Vec::new(), ..ControllerConfig::default() }, [2, 3, 4]);
     bench.cast();
     [2, 3].into_iter().for_each(|n| _ = bench.follow(n));
-    // The third takes too long to answer.
-    bench.pass(ms(400));
-    assert_eq!(bench.route(), CastRoute::Overlay { members: 2, why: WhyUnicast::NoGroups, racks: 0 });
+    // All have places at once. The third takes too long to answer, and loses its own.
+    assert_eq!(by_stripe(&bench.granted(2).unwrap().1), [1, 3, 4]);
+    let task = bench.view().tasks.into_iter().find(|task| task.receiver == node(2)).unwrap().task;
+    bench.pass(ms(299));
+    assert_eq!(bench.sources(task), [1, 3, 4]);
+    bench.pass(ms(101));
+    assert_eq!(bench.sources(task), [1, 3, 3]);
+    assert_eq!(bench.route(), CastRoute::Overlay { members: 3, why: WhyUnicast::NoGroups, racks: 0 });
     bench.follow(4);
     bench.join(5);
     bench.say(5, ToController::Request(Request { delivery: None, ..request(5, 77, "object-1") }));
     // The one that came before sends nothing yet, and passes it on.
-    for (n, parents) in [(4, [2, 2, 3, 3]), (5, [4; 4])] {
+    for (n, parents) in [(4, [2, 3, 2]), (5, [2, 3, 4])] {
         let (delivery, flows) = bench.granted(n).unwrap();
-        assert_eq!((delivery, by_stripe(&flows)), (Delivery::Overlay { window: 12 }, parents.to_vec()));
+        assert_eq!((delivery, by_stripe(&flows)), (Delivery::Overlay { window: 16 }, parents.to_vec()));
     }
 }
 
@@ -391,6 +407,16 @@ fn who_is_asked_for_by_overlay_is_not_probed_and_one_alone_passes_nothing_on() {
     assert_eq!(bench.follow(2).group, None);
     bench.pass(ms(400));
     assert!(bench.question().is_none());
+    let task = bench.view().tasks[0].task;
+    assert_eq!(bench.sources(task), [SOURCE; 4], "the other one never asks");
+    assert_eq!(bench.route(), CastRoute::Overlay { members: 2, why: WhyUnicast::Wished, racks: 0 });
+
+    let mut bench = keepers([2]);
+    bench.say_at(
+        ASKER,
+        Control::Controller(ToController::Cast(Cast { wish: CastWish::Overlay, ..wanted(1) })),
+    );
+    assert_eq!(bench.follow(2).group, None);
     assert!(bench.granted(2).is_some_and(|(_, flows)| flows.len() == 1 && !flows[0].relays));
     assert_eq!(bench.route(), CastRoute::Unicast(WhyUnicast::TooFew));
 }
@@ -424,7 +450,8 @@ fn two_casts_never_share_a_group() {
     }
     at.sort();
     assert_eq!(at, ["239.1.1.1:9", "239.1.1.2:9"]);
-    assert_eq!(bench.route(), CastRoute::Open, "its receivers can do without");
+    let without = CastRoute::Overlay { members: 2, why: WhyUnicast::NoGroups, racks: 0 };
+    assert_eq!(bench.route(), without, "its receivers can do without");
     bench.say_at(ASKER, Control::Controller(ToController::StopCast { cast: 2 }));
     bench.say_at(ASKER, Control::Controller(ToController::Cast(wanted(4))));
     assert!(bench.invited(2).unwrap().group.is_some(), "an address is free again");
@@ -499,10 +526,11 @@ fn a_receiver_that_is_forgotten_while_it_waits_passes_nothing_on() {
     bench.lose_path(3);
     bench.command(ControllerCommand::ForgetNode { node: node(3) });
     bench.pass(ms(300));
-    let (_, grants) = bench.granted(2).unwrap();
+    let grants: Vec<Vec<FlowGrant>> = bench.heard(2).into_iter().filter_map(granted_flows).collect();
+    let grants = grants.last().expect("it is told whom to turn to");
     assert!(grants.iter().all(|grant| grant.node == node(SOURCE) && !grant.relays), "{grants:?}");
     let task = bench.view().tasks.into_iter().find(|task| task.receiver == node(2)).unwrap().task;
-    assert_eq!(bench.sources(task), [SOURCE; 4], "all stripes come from the source");
+    assert_eq!(bench.sources(task), [SOURCE; 3], "all stripes come from the source");
 }
 
 #[test]
@@ -674,4 +702,70 @@ fn after_a_restart_receivers_that_have_not_come_back_yet_are_not_given_up_at_onc
         bench.pass(ms(200));
         assert_eq!(bench.invited(4).is_some(), returned);
     }
+}
+
+#[test]
+fn more_receivers_than_one_message_names_come_in_parts_and_begin_together() {
+    let mut bench = keepers([2, 3, 4]);
+    let part = |first: u32, nodes: &[u8]| {
+        let to = nodes.iter().map(|n| node(*n)).collect();
+        ToController::Cast(Cast { to, first, of: 3, wish: CastWish::Unicast, ..wanted(1) })
+    };
+    bench.say_at(ASKER, part(0, &[2, 3]));
+    assert_eq!((bench.controller.running_casts(), bench.invited(2)), (0, None));
+    bench.say_at(ASKER, part(0, &[2]));
+    bench.say_at(ASKER, part(2, &[4]));
+    assert_eq!(bench.controller.running_casts(), 0, "the third is not the second");
+    bench.say_at(ASKER, part(1, &[3, 4]));
+    assert!([2, 3, 4].iter().all(|n| bench.invited(*n).is_some()));
+    // Said again, it is the same cast.
+    bench.say_at(ASKER, part(0, &[2]));
+    bench.say_at(ASKER, part(1, &[3, 4]));
+    assert_eq!((bench.controller.running_casts(), bench.controller.stats().casts_accepted), (1, 1));
+}
+
+#[test]
+fn whoever_asked_hears_at_once_of_whom_there_is_something_new_and_of_all_in_the_end() {
+    let nodes: Vec<u8> = (2..=201).collect();
+    let mut bench = keepers(nodes.clone());
+    bench.say_at(
+        ASKER,
+        Control::Controller(ToController::Cast(Cast { wish: CastWish::Overlay, ..wanted(1) })),
+    );
+    let requests: Vec<u64> = nodes.iter().map(|n| bench.follow(*n).request).collect();
+    let told = |bench: &mut Bench| -> Vec<CastNews> {
+        let news = |(path, control)| match control {
+            Control::Node(ToNode::Casting(news)) if path == ASKER => Some(*news),
+            _ => None,
+        };
+        std::mem::take(&mut bench.sent).into_iter().filter_map(news).collect()
+    };
+    bench.pass(ms(200));
+    let first = told(&mut bench);
+    assert_eq!(first.iter().map(|news| news.members.len()).sum::<usize>(), 200, "all are new");
+    bench.pass(ms(200));
+    assert_eq!(told(&mut bench).len(), 1, "nothing is new");
+    bench.end(150, requests[148], FetchEnd::Kept);
+    bench.end(60, requests[58], FetchEnd::Failed("the disk is full".to_owned()));
+    bench.pass(ms(200));
+    let [news] = &told(&mut bench)[..] else { panic!("one message has room for it") };
+    assert_eq!((news.members.len(), news.of, news.done, news.failed), (64, 200, 1, 1));
+    assert_eq!((standing(news, 150), news.behind), (&MemberStanding::Kept, Bytes::ZERO));
+    // Of all others too, in turn.
+    let mut heard = std::collections::BTreeSet::new();
+    for _ in 0..4 {
+        bench.pass(ms(200));
+        heard.extend(told(&mut bench).iter().flat_map(|news| &news.members).map(|member| member.node));
+    }
+    assert_eq!(heard.len(), 200);
+    let open = |n: &u8| ![60, 150].contains(n);
+    for (n, request) in nodes.iter().zip(&requests).filter(|(n, _)| open(n)) {
+        bench.end(*n, *request, FetchEnd::Kept);
+    }
+    bench.pass(ms(600));
+    let last = told(&mut bench);
+    let over: Vec<bool> = last.iter().map(|news| news.over).collect();
+    assert_eq!(over.iter().filter(|over| **over).count(), 1);
+    let all = last.iter().rev().take(4).flat_map(|news| &news.members);
+    assert_eq!((all.count(), over.last()), (200, Some(&true)), "the last word is of all");
 }

@@ -210,6 +210,8 @@ fn after_a_restart_an_unknown_name_waits_for_whoever_holds_it_to_come_back() {
         cast: 1,
         name: "object-1".to_owned(),
         to: vec![node(9)],
+        first: 0,
+        of: 0,
         class: Class::Bulk,
         wish: CastWish::Best,
     };

@@ -94,6 +94,8 @@ impl Bench {
             cast: 1,
             name: "object-1".to_owned(),
             to: Vec::new(),
+            first: 0,
+            of: 0,
             class: Class::Bulk,
             wish: self.wish,
         };
@@ -443,6 +445,8 @@ fn whoever_insists_on_trees_has_them_or_is_told_why_not() {
         cast: 1,
         name: "object-1".to_owned(),
         to: to.iter().map(|n| node(*n)).collect(),
+        first: 0,
+        of: 0,
         class: Class::Bulk,
         wish: CastWish::Trees,
     };

@@ -21,7 +21,9 @@ use super::limits::{MAX_FLOWS, MAX_NAME, check};
 use crate::Class;
 
 /// A [`CastNews`] tells of at most so many receivers; the next one of others.
-pub const MAX_NEWS: usize = 32;
+pub const MAX_NEWS: usize = 64;
+/// A [`Cast`] names at most so many receivers; the next one others.
+pub const MAX_NAMED: usize = 1024;
 /// Why a receiver has failed is said in at most this many bytes.
 pub const MAX_REASON: usize = 512;
 
@@ -41,8 +43,13 @@ pub struct Cast {
     pub cast: u64,
     /// The URI: an object's name or id.
     pub name: String,
-    /// Who is to have it, at most [`MAX_FLOWS`]; if nobody is named, all nodes that keep objects.
+    /// Who is to have it, at most [`MAX_NAMED`] in one message; if nobody is named, all nodes that keep objects.
     pub to: Vec<NodeId>,
+    /// Where these begin among all that are to have it: of more than a message has room for each part says all of this
+    /// ([`Cast::into_parts`]), the first part first.
+    pub first: u32,
+    /// How many are named in all; zero: nobody is.
+    pub of: u32,
     /// How its symbols queue.
     pub class: Class,
     /// How they are to travel.
@@ -194,6 +201,8 @@ pub enum WhyUnicast {
     Wished,
     /// There are not two of them to be served.
     TooFew,
+    /// There are more of them than a group has members, or trees receivers.
+    TooMany,
     /// The controller has no group addresses to give.
     NoGroups,
     /// Fewer than two of so many have heard the group.
@@ -307,10 +316,16 @@ pub struct CastNews {
     /// Of what receivers have got by flows of their own, that which came from another rack; `None`: no receiver says in which rack it
     /// stands.
     pub between_racks: Option<Bytes>,
-    /// Receivers, at most [`MAX_NEWS`] of them.
+    /// Receivers, at most [`MAX_NEWS`] of them: those of which there is something new, and others in turn. At the end all are told of.
     pub members: Vec<MemberNews>,
     /// How many there are in all.
-    pub of: u16,
+    pub of: u32,
+    /// Of these, the ones that have the object.
+    pub done: u32,
+    /// And those that will not get it.
+    pub failed: u32,
+    /// How much of the object the one has that is behind all others; all of it, if all are through.
+    pub behind: Bytes,
     /// What became of its trees, the newest at most [`MAX_NEWS`].
     pub repairs: Vec<TreeRepair>,
     /// Nothing more will happen, and all receivers have been told of.
@@ -321,9 +336,31 @@ pub struct CastNews {
 type Bound = Result<(), &'static str>;
 
 impl Cast {
+    /// The same wish, in as many messages as its receivers need.
+    pub fn into_parts(self) -> Vec<Cast> {
+        let of = u32::try_from(self.to.len()).unwrap_or(u32::MAX);
+        let starts = (0..).step_by(MAX_NAMED);
+        let part = |(first, to): (u32, &[NodeId])| Cast {
+            name: self.name.clone(),
+            to: to.to_vec(),
+            first,
+            of,
+            ..self
+        };
+        match of {
+            0 => vec![part((0, &[]))],
+            _ => starts.zip(self.to.chunks(MAX_NAMED)).map(part).collect(),
+        }
+    }
+
     pub(crate) fn within_bounds(&self) -> Bound {
         check(self.name.len() <= MAX_NAME, "too long a name")?;
-        check(self.to.len() <= MAX_FLOWS, "too many receivers")
+        check(self.to.len() <= MAX_NAMED, "too many receivers")?;
+        let end = u64::from(self.first) + self.to.len() as u64;
+        check(
+            end <= u64::from(self.of) && self.to.is_empty() == (self.of == 0),
+            "a malformed list of receivers",
+        )
     }
 }
 

@@ -153,10 +153,12 @@ fn cast() -> impl Strategy<Value = Control> {
         unanswered: (n / 7) as u16,
     });
     prop_oneof![
-        (any::<u64>(), "[a-z0-9/.]{0,64}", vec(bytes().prop_map(NodeId), 0..=MAX_FLOWS)).prop_map(
-            |(cast, name, to)| Control::Controller(ToController::Cast(Cast {
+        (any::<u64>(), "[a-z0-9/.]{0,64}", vec(bytes().prop_map(NodeId), 0..=MAX_NAMED), 0..9_u32).prop_map(
+            |(cast, name, to, first)| Control::Controller(ToController::Cast(Cast {
                 cast,
                 name,
+                first: if to.is_empty() { 0 } else { first },
+                of: if to.is_empty() { 0 } else { to.len() as u32 + 2 * first },
                 to,
                 class: Class::Bulk,
                 wish: if cast % 2 == 0 { CastWish::Overlay } else { CastWish::Trees }
@@ -286,6 +288,9 @@ fn cast() -> impl Strategy<Value = Control> {
                     between_racks: (n % 3 == 0).then_some(Bytes::new(n)),
                     members,
                     of: 200,
+                    done: n as u32,
+                    failed: 3,
+                    behind: Bytes::new(n / 3),
                     repairs,
                     over: n % 2 == 0,
                 })))

@@ -212,3 +212,66 @@ fn an_unspecified_address_becomes_that_of_the_link() {
     // A link-local address is one of its interface.
     assert_eq!(resolve_address(any[0], at("[fe80::1%3]:50000")), at("[fe80::1%3]:7000"));
 }
+
+#[test]
+fn the_longest_lists_of_casts_fit_one_message_each() {
+    let to: Vec<NodeId> = (0..2_500_u32).map(|n| NodeId([n.to_be_bytes()[3]; 32])).collect();
+    let name = "n".repeat(MAX_NAME);
+    let (class, wish) = (Class::Bulk, CastWish::Best);
+    let cast = Cast { cast: u64::MAX, name, to: to.clone(), first: 0, of: 0, class, wish };
+    let parts = cast.clone().into_parts();
+    assert_eq!(
+        parts.iter().map(|part| (part.first, part.of)).collect::<Vec<_>>(),
+        [(0, 2500), (1024, 2500), (2048, 2500)]
+    );
+    assert_eq!(parts.iter().flat_map(|part| part.to.clone()).collect::<Vec<_>>(), to);
+    for part in parts {
+        let said = Control::Controller(ToController::Cast(part));
+        assert_eq!(Control::parse(&said.to_bytes()), Ok(said));
+    }
+    assert_eq!(Cast { to: Vec::new(), ..cast }.into_parts().len(), 1);
+    let (node, most) = (NodeId([9; 32]), Bytes::new(u64::MAX));
+    let member = MemberNews {
+        node,
+        standing: MemberStanding::Failed("r".repeat(MAX_REASON)),
+        grouped: true,
+        bytes: most,
+        by_group: most,
+        by_unicast: most,
+        relayed: most,
+        passed_on: most,
+        after: Duration::from_nanos(u64::MAX),
+    };
+    let (after, cut) = (Duration::from_nanos(u64::MAX), u16::MAX);
+    let repair = TreeRepair {
+        after,
+        silent: after,
+        decided: after,
+        told: Some(after),
+        cut,
+        rebuilt: cut,
+        shared: cut,
+        signalled: cut,
+        unanswered: cut,
+    };
+    let news = CastNews {
+        cast: u64::MAX,
+        object: ObjectId([9; 32]),
+        bytes: most,
+        files: most,
+        source: node,
+        route: CastRoute::Open,
+        to_group: most,
+        given: vec![(node, most); MAX_NEWS],
+        between_racks: Some(most),
+        members: vec![member; MAX_NEWS],
+        of: u32::MAX,
+        done: u32::MAX,
+        failed: u32::MAX,
+        behind: most,
+        repairs: vec![repair; MAX_NEWS],
+        over: true,
+    };
+    let said = Control::Node(ToNode::Casting(Box::new(news)));
+    assert_eq!(Control::parse(&said.to_bytes()), Ok(said));
+}

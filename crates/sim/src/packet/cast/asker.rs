@@ -20,10 +20,14 @@ impl World {
             cast: CAST,
             name: NAME.to_owned(),
             to: self.setup.receivers.iter().map(|host| node_of(*host)).collect(),
+            first: 0,
+            of: 0,
             class: Class::Bulk,
             wish: self.setup.wish,
         };
-        self.transit.say(self.now, ASKER, CONTROLLER, ToController::Cast(cast).into());
+        for part in cast.into_parts() {
+            self.transit.say(self.now, ASKER, CONTROLLER, ToController::Cast(part).into());
+        }
     }
 
     /// The controller says how the cast goes.
