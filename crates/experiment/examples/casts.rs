@@ -46,12 +46,16 @@ fn line(name: &str, outcome: &CastOutcome, seconds: f64) {
     let done = outcome.receivers.iter().filter(|row| row.finished.is_some()).count();
     let messages = outcome.messages.iter().map(|(to, from)| to + from);
     println!(
-        "{name:<28} {done:>4}/{:<4} {:>9.3} {:>9.3} {:>7.3} {:>9.1} {:>9} {:>8} {:>11} {seconds:>8.2} {:>8.1}",
+        "{name:<28} {done:>4}/{:<4} {:>9.3} {:>9.3} {:>7.3} {:>7.3} {:>7.3} {:>7.3} {:>9.1} {:>9.0} {:>9} {:>8} {:>11} {seconds:>8.2} {:>8.1}",
         outcome.receivers.len(),
         outcome.all.as_secs_f64(),
         outcome.stretch(),
         outcome.copies,
+        outcome.host_copies,
+        outcome.rack_copies.0,
+        outcome.rack_copies.1,
         outcome.messages_per_node(),
+        outcome.message_bytes_per_node(),
         messages.max().unwrap_or(0),
         outcome.dropped,
         outcome.events,
@@ -62,13 +66,17 @@ fn line(name: &str, outcome: &CastOutcome, seconds: f64) {
 #[allow(clippy::disallowed_methods)] // It says how long it took.
 fn main() {
     println!(
-        "{:<28} {:>9} {:>9} {:>9} {:>7} {:>9} {:>9} {:>8} {:>11} {:>8} {:>8}",
+        "{:<28} {:>9} {:>9} {:>9} {:>7} {:>7} {:>7} {:>7} {:>9} {:>9} {:>9} {:>8} {:>11} {:>8} {:>8}",
         "cast",
         "have it",
         "all s",
         "/one copy",
         "copies",
+        "host",
+        "rack in",
+        "out",
         "msgs/node",
+        "B/node",
         "most",
         "dropped",
         "events",

@@ -1,6 +1,7 @@
 //! A cast on the packet engine: a few lines of text, and what becomes of them.
 
 use headwater_controller::{ControllerConfig, HostAddresses, NetworkSpec};
+use headwater_fabric::{HostId, Topology};
 use headwater_units::Time;
 use thiserror::Error;
 use toml::{Table, Value};
@@ -89,6 +90,10 @@ pub(super) fn run(
     let mut tables = stage.tables(rows, outcome.copies);
     for (name, value) in [
         ("messages_per_node", outcome.messages_per_node()),
+        ("message_bytes_per_node", outcome.message_bytes_per_node()),
+        ("host_copies", outcome.host_copies),
+        ("rack_copies_in", outcome.rack_copies.0),
+        ("rack_copies_out", outcome.rack_copies.1),
         ("drops", outcome.dropped as f64),
         ("events", outcome.events as f64),
     ] {
@@ -198,6 +203,8 @@ fn setup(scenario: &Scenario, cast: &CastText, seed: u64) -> Result<CastSetup, C
         network.check().map_err(|error| packet::unsupported(error.to_string()))?;
     }
     Ok(CastSetup {
+        room: cast.room(),
+        racks: if cast.states_racks { racks(&topology) } else { Vec::new() },
         lines: if cast.states_rates { packet::lines(&topology) } else { Vec::new() },
         topology,
         routes,
@@ -224,6 +231,11 @@ fn setup(scenario: &Scenario, cast: &CastText, seed: u64) -> Result<CastSetup, C
         drain: cast.drain,
         seed,
     })
+}
+
+/// By host: the rack that it stands in, if it stands in one.
+fn racks(topology: &Topology) -> Vec<Option<u32>> {
+    (0..topology.hosts().len() as u32).map(|host| topology.rack_of(HostId(host))).collect()
 }
 
 fn check(hosts: u32, cast: &CastText, receivers: &[u32]) -> Result<(), CastError> {

@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{TaskPlan, WorkloadError};
 use crate::text;
 
-/// An IP packet of Ethernet, and IPv4 and UDP in it.
-const MTU: u16 = 1500;
+/// IPv4 and UDP in an IP packet.
 const IP_UDP: u16 = 28;
 /// What each source pushes to a get that pulls, before it is asked for more, in symbols.
 const INITIAL_WINDOW: u16 = 16;
@@ -34,6 +33,13 @@ pub struct CastText {
     /// and gap. Emulated networks count 14 B.
     #[serde(default = "CastText::usual_framing", with = "text::one")]
     pub framing: Bytes,
+    /// The longest IP packet; 1500 B if absent, Ethernet's.
+    #[serde(
+        default = "CastText::usual_mtu",
+        with = "text::one",
+        skip_serializing_if = "CastText::is_usual_mtu"
+    )]
+    pub mtu: Bytes,
     /// Hosts that are to have it; all others if absent but for those of `gets`. None: there is no cast.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receivers: Option<Vec<u32>>,
@@ -61,6 +67,9 @@ pub struct CastText {
     /// Hosts say what their links carry. Where nobody does, senders find out.
     #[serde(default)]
     pub states_rates: bool,
+    /// Hosts say in which rack they stand, where the fabric has racks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub states_racks: bool,
     /// The network carries what is sent to groups; it does if that is wished for.
     #[serde(default)]
     pub multicast: bool,
@@ -121,6 +130,12 @@ impl CastText {
     fn usual_framing() -> Bytes {
         Bytes::new(38)
     }
+    fn usual_mtu() -> Bytes {
+        Bytes::new(1500)
+    }
+    fn is_usual_mtu(mtu: &Bytes) -> bool {
+        *mtu == CastText::usual_mtu()
+    }
     fn usual_delay() -> Duration {
         Duration::from_micros(100)
     }
@@ -173,9 +188,14 @@ impl CastText {
         self.controller.or(idle).unwrap_or(self.source)
     }
 
-    /// How the object is cut where packets are as long as Ethernet's.
+    /// Bytes of symbol that a datagram carries.
+    pub fn room(&self) -> u16 {
+        u16::try_from(self.mtu.get()).unwrap_or(u16::MAX).saturating_sub(IP_UDP + SYMBOL_OVERHEAD as u16)
+    }
+
+    /// How the object is cut where packets are as long as they may be.
     pub fn geometry(&self) -> Geometry {
-        Geometry::fitting(self.object, MTU - IP_UDP - SYMBOL_OVERHEAD as u16)
+        Geometry::fitting(self.object, self.room())
     }
 
     /// What one copy of the object is on a line, all headers included.

@@ -21,6 +21,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use headwater_controller::{Controller, ControllerCommand, NameRecord, TaskRecord};
+use headwater_fabric::{LinkId, PointId};
 use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_node::To;
 use headwater_switch::{Frame, LinkChange};
@@ -50,8 +51,6 @@ const NAME: &str = "object";
 const CAST: u64 = 1;
 /// The link of whoever asks for the cast; hosts have those of their numbers.
 const ASKER: u32 = CONTROLLER - 2;
-/// Bytes of symbol that a datagram of Ethernet carries: 1500 but for IPv4, UDP and our own header.
-const ROOM: u16 = 1500 - IP_UDP as u16 - SYMBOL_OVERHEAD as u16;
 /// Headers of IPv4 and UDP.
 const IP_UDP: u64 = 28;
 /// Events between two looks of whoever watches.
@@ -127,6 +126,8 @@ struct World {
     kept: Kept,
     replays: Replays,
     events: u64,
+    /// Bytes of messages between hosts and the controller.
+    message_bytes: u64,
     seeds: ChaCha8Rng,
     /// Whatever is drawn for what goes wrong.
     chance: ChaCha8Rng,
@@ -189,9 +190,9 @@ impl Socket {
     /// The receive buffer that the product asks for.
     const ROOM: u64 = 8 << 20;
 
-    fn keep(&mut self, brought: Brought) {
+    fn keep(&mut self, brought: Brought, room: u16) {
         let Brought { packet, bytes, .. } = &brought;
-        let len = bytes.as_ref().map_or(packet.datagram.len(ROOM), |bytes| bytes.len()) as u64;
+        let len = bytes.as_ref().map_or(packet.datagram.len(room), |bytes| bytes.len()) as u64;
         if self.bytes + len <= Self::ROOM {
             self.bytes += len;
             self.kept.push(brought);
@@ -233,6 +234,7 @@ struct Around<'a> {
     jobs: &'a mut Jobs,
     linked: bool,
     said: &'a mut u64,
+    said_bytes: &'a mut u64,
     row: Option<&'a mut ReceiverRow>,
     left: &'a mut usize,
     misconduct: Option<(&'a Misconduct, &'a mut ChaCha8Rng)>,
@@ -280,6 +282,7 @@ impl Surroundings for Around<'_> {
         // Nobody hears it where there is no link.
         if self.linked {
             *self.said += 1;
+            *self.said_bytes += word.encoded_len() as u64;
             self.transit.say(self.now, self.host, CONTROLLER, word);
         }
     }
@@ -362,6 +365,7 @@ impl World {
             kept: Kept::default(),
             replays: Replays::default(),
             events: 0,
+            message_bytes: 0,
             seeds,
             chance: ChaCha8Rng::seed_from_u64(setup.seed ^ 0x6368_616e_6365),
             setup,
@@ -406,18 +410,48 @@ impl World {
         }
     }
 
+    /// Copies that left the host that sent most, but for the source, and those that entered and left a rack, of the rack with most.
+    fn copies_of(&mut self, copy: Bytes) -> (f64, (f64, f64)) {
+        let World { setup, transit, now, .. } = self;
+        let fabric = setup.topology.fabric();
+        let hosts: BTreeMap<PointId, u32> = setup.topology.hosts().iter().copied().zip(0..).collect();
+        let mut by_host = vec![0; hosts.len()];
+        let mut by_rack: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        let rack_of = |point: PointId| setup.topology.place(point).and_then(|place| place.rack);
+        for number in 0..transit.network.link_count() {
+            let Some(link) = fabric.link(LinkId(number)) else { continue };
+            let bytes = transit.network.stats(*now, number).bytes_out.get();
+            if let Some(host) = hosts.get(&link.from) {
+                by_host[*host as usize] += bytes;
+            }
+            match (rack_of(link.from), rack_of(link.to)) {
+                (from, to) if from == to || setup.racks.is_empty() => {}
+                (from, to) => {
+                    from.into_iter().for_each(|rack| by_rack.entry(rack).or_default().1 += bytes);
+                    to.into_iter().for_each(|rack| by_rack.entry(rack).or_default().0 += bytes);
+                }
+            }
+        }
+        by_host[setup.source as usize] = 0;
+        let most = |bytes: Option<u64>| bytes.unwrap_or(0) as f64 / copy.get().max(1) as f64;
+        let racks = || by_rack.values();
+        let (entered, left) = (racks().map(|it| it.0).max(), racks().map(|it| it.1).max());
+        (most(by_host.into_iter().max()), (most(entered), most(left)))
+    }
+
     fn outcome(mut self) -> CastOutcome {
         let fabric = self.setup.topology.fabric();
         let uplinks = fabric.leaving(self.setup.topology.hosts()[self.setup.source as usize]);
         let rates = uplinks.iter().filter_map(|link| fabric.link(*link)?.capacity);
         let rate = BitRate::new(rates.map(BitRate::get).sum());
-        let geometry = Geometry::fitting(self.setup.bytes, ROOM);
+        let geometry = Geometry::fitting(self.setup.bytes, self.setup.room);
         let frame =
             u64::from(geometry.symbol_size()) + SYMBOL_OVERHEAD as u64 + IP_UDP + self.setup.framing.get();
         let copy = Bytes::new(geometry.total_symbols().get() * frame);
         let now = self.now;
         let left = uplinks.iter().map(|link| self.transit.network.stats(now, link.0).bytes_out.get());
         let left: u64 = left.sum();
+        let (host_copies, rack_copies) = self.copies_of(copy);
         let links = 0..self.transit.network.link_count();
         let lost: u64 = links.map(|link| self.transit.network.stats(now, link).dropped).sum();
         CastOutcome {
@@ -431,6 +465,9 @@ impl World {
             one_copy: copy / rate,
             copies: left as f64 / copy.get() as f64,
             messages: self.hosts.iter().map(|it| it.messages).collect(),
+            message_bytes: self.message_bytes,
+            host_copies,
+            rack_copies,
             dropped: lost + self.transit.network.faults.unroutable,
             distrusted: distrusted(&self.hosts),
             left: self.leftovers(),
@@ -492,7 +529,7 @@ impl World {
         // What the network brings to whoever does not listen is gone, but what its kernel keeps for it.
         if it.silent {
             if !it.dead {
-                it.socket.keep(brought);
+                it.socket.keep(brought, self.setup.room);
             }
             return;
         }
@@ -549,7 +586,7 @@ impl World {
 
     #[inline]
     fn with<T>(&mut self, host: u32, of: impl FnOnce(&mut Host, Time, &mut Around<'_>) -> T) -> T {
-        let World { setup, now, transit, hosts, jobs, rows, row_of, left, chance, .. } = self;
+        let World { setup, now, transit, hosts, jobs, rows, row_of, left, chance, message_bytes, .. } = self;
         let it = &mut hosts[host as usize];
         let mut around = Around {
             now: *now,
@@ -560,6 +597,7 @@ impl World {
             jobs,
             linked: it.linked,
             said: &mut it.messages.0,
+            said_bytes: message_bytes,
             row: rows.get_mut(row_of[host as usize]),
             left,
             misconduct: it.misconduct.as_deref().map(|misconduct| (misconduct, chance)),
@@ -603,6 +641,7 @@ impl World {
                             continue;
                         }
                         it.messages.1 += 1;
+                        self.message_bytes += control.encoded_len() as u64;
                     }
                     self.transit.say(self.now, CONTROLLER, to, *control);
                 }

@@ -7,12 +7,12 @@ use headwater_transport::push::yielding::YieldingConfig;
 use headwater_transport::receiver::HostReceiverConfig;
 use headwater_transport::source::SourceConfig;
 use headwater_units::{BitRate, Bytes, Duration, PathId};
-use headwater_wire::NodeInfo;
+use headwater_wire::{NodeInfo, SYMBOL_OVERHEAD};
 
 use super::host::HostConfig;
 use super::setup::CastSetup;
 use super::transit::CONTROLLER;
-use super::{ROOM, address, node_of};
+use super::{IP_UDP, address, node_of};
 
 /// The controller's, for the network that there is.
 pub(super) fn controller_config(setup: &CastSetup) -> ControllerConfig {
@@ -29,6 +29,7 @@ pub(super) fn controller_config(setup: &CastSetup) -> ControllerConfig {
 /// A host as a daemon with the product's defaults sets it up, but for what makes up for being woken late.
 pub(super) fn host_config(setup: &CastSetup, host: u32, seed: [u8; 32]) -> HostConfig {
     let line = setup.lines.get(host as usize).copied();
+    let rack = setup.racks.get(host as usize).copied().flatten();
     let any = BitRate::new(1_000_000_000_000);
     let mut source = SourceConfig::default();
     source.push.yielding = Some(YieldingConfig::default());
@@ -40,7 +41,7 @@ pub(super) fn host_config(setup: &CastSetup, host: u32, seed: [u8; 32]) -> HostC
     }
     let pull = PullConfig {
         rate: line.map_or(any, |(_, downlink)| downlink),
-        packet: Bytes::new(38 + 1500),
+        packet: Bytes::new(38 + IP_UDP + SYMBOL_OVERHEAD as u64 + u64::from(setup.room)),
         catch_up: Duration::ZERO,
     };
     let info = NodeInfo {
@@ -49,7 +50,8 @@ pub(super) fn host_config(setup: &CastSetup, host: u32, seed: [u8; 32]) -> HostC
         downlink: line.map(|(_, downlink)| downlink),
         rtt: Some(setup.control_delay * 2),
         seen: Some(address(host).ip()),
-        ..NodeInfo::new(node_of(host), format!("host {host}"), ROOM)
+        rack: rack.map(|rack| (format!("rack {rack}"), None)),
+        ..NodeInfo::new(node_of(host), format!("host {host}"), setup.room)
     };
     HostConfig {
         info,

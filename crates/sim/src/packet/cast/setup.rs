@@ -44,6 +44,10 @@ pub struct CastSetup {
     pub decode: Duration,
     /// Symbols beyond K that such a block needs; `None`: drawn.
     pub overhead: Option<u32>,
+    /// Bytes of symbol that a datagram carries.
+    pub room: u16,
+    /// The racks that hosts say they stand in, if they do, by host.
+    pub racks: Vec<Option<u32>>,
     /// What hosts say of their links, away from them and towards them, if they do.
     pub lines: Vec<(BitRate, BitRate)>,
     /// The controller's settings, but for its network and groups.
@@ -88,6 +92,13 @@ pub struct CastOutcome {
     pub copies: f64,
     /// Messages between the controller and each host, in the order of their numbers: to it, and from it.
     pub messages: Vec<(u64, u64)>,
+    /// Bytes of these messages, as they are encoded.
+    pub message_bytes: u64,
+    /// Bytes that left the receiver that sent most, all headers included, over those of one copy.
+    pub host_copies: f64,
+    /// What entered the rack that most entered, and what left the one that most left, in the same measure; none where hosts do not say
+    /// in which they stand.
+    pub rack_copies: (f64, f64),
     /// Frames that found no room or no route.
     pub dropped: u64,
     /// Hosts that found another to send wrong bytes, and which.
@@ -155,5 +166,10 @@ impl CastOutcome {
     pub fn messages_per_node(&self) -> f64 {
         let all: u64 = self.messages.iter().map(|(to, from)| to + from).sum();
         all as f64 / self.messages.len().max(1) as f64
+    }
+
+    /// Bytes of these, the mean over all hosts.
+    pub fn message_bytes_per_node(&self) -> f64 {
+        self.message_bytes as f64 / self.messages.len().max(1) as f64
     }
 }
