@@ -55,6 +55,11 @@ pub struct ControllerConfig {
     pub smallest_room: u16,
     /// Interval of receivers' reports: 100 ms, so that a joining source is used well within a second.
     pub feedback_every: Duration,
+    /// Receivers of an overlay report less often the more of them there are: an interval of so much for each, 1 ms, so that all together
+    /// send 1,000 reports a second.
+    pub overlay_feedback: Duration,
+    /// But no less often than this: 1 s, since what falls silent is found out by reports.
+    pub overlay_feedback_longest: Duration,
     /// First wait before an unanswered message is repeated: 500 ms. Doubles each time.
     pub retry_first: Duration,
     /// Longest such wait: 8 s.
@@ -173,6 +178,8 @@ impl Default for ControllerConfig {
             listed_classes: 64,
             smallest_room: 256,
             feedback_every: Duration::from_millis(100),
+            overlay_feedback: Duration::from_millis(1),
+            overlay_feedback_longest: Duration::from_secs(1),
             retry_first: Duration::from_millis(500),
             retry_longest: Duration::from_secs(8),
             silent_limit: Duration::from_millis(1_500),
@@ -240,6 +247,12 @@ impl ControllerConfig {
     /// How receivers of an overlay of so many stripes are served.
     pub(crate) fn delivery_by_overlay(&self, stripes: u8) -> Delivery {
         Delivery::Overlay { window: (self.overlay_window / u16::from(stripes.max(1))).max(2) }
+    }
+
+    /// The interval of reports of a receiver that is one of so many of an overlay.
+    pub(crate) fn feedback_of(&self, members: usize) -> Duration {
+        let longest = self.overlay_feedback_longest.max(self.feedback_every);
+        (self.overlay_feedback * members as u64).clamp(self.feedback_every, longest)
     }
 
     /// The delivery of tasks by trees.

@@ -254,7 +254,8 @@ impl Deliveries {
         }
         turn.stats.tasks_restored += 1;
         let flows = std::mem::take(&mut record.flows);
-        self.tasks.add(Task::restored(turn.now, record));
+        self.tasks
+            .add(Task { feedback_every: turn.config.feedback_every, ..Task::restored(turn.now, record) });
         for facts in flows {
             if self.tasks.of_flow(facts.flow).is_none() {
                 let state = FlowState::Away { replace_after: turn.now + turn.config.restore_grace };

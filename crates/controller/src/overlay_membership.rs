@@ -133,6 +133,11 @@ impl Overlays {
         self.overlays.get(&object).map(|overlay| overlay.symbol_size)
     }
 
+    /// Number of those who receive an object, or did, and pass it on.
+    pub(crate) fn size(&self, object: ObjectId) -> usize {
+        self.overlays.get(&object).map_or(0, |overlay| overlay.members.len())
+    }
+
     /// The stripes of an object's overlay.
     pub(crate) fn stripes(&self, object: ObjectId) -> impl Iterator<Item = u8> + use<> {
         0..self.overlays.get(&object).map_or(0, |overlay| overlay.of)
@@ -158,16 +163,16 @@ impl Overlays {
         receivers: &[Beginner],
     ) -> Vec<(NodeId, Parents)> {
         let of = striping::stripes(receivers.len());
-        let mut racks: Vec<&str> = Vec::new();
+        let mut racks: BTreeMap<&str, usize> = BTreeMap::new();
         let mut numbered = Vec::with_capacity(receivers.len());
         for (at, it) in receivers.iter().enumerate() {
             let rack = match it.rack.as_deref() {
                 // One that is in no rack is one by itself.
                 None => receivers.len() + at,
-                Some(rack) => racks.iter().position(|known| *known == rack).unwrap_or_else(|| {
-                    racks.push(rack);
-                    racks.len() - 1
-                }),
+                Some(rack) => {
+                    let next = racks.len();
+                    *racks.entry(rack).or_insert(next)
+                }
             };
             numbered.push(Receiver { rack, weight: it.weight });
         }

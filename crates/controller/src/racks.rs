@@ -1,12 +1,12 @@
 //! Racks of receivers, as far as operators state them. Nothing is measured.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// How many racks have several of the receivers: in each something is handed on.
 pub(crate) fn shared(racks: &[Option<&str>]) -> usize {
-    let known: BTreeSet<&str> = racks.iter().flatten().copied().collect();
-    let several = |rack: &&str| racks.iter().filter(|its| **its == Some(*rack)).count() > 1;
-    known.into_iter().filter(several).count()
+    let mut sizes: BTreeMap<&str, usize> = BTreeMap::new();
+    racks.iter().flatten().for_each(|rack| *sizes.entry(rack).or_default() += 1);
+    sizes.values().filter(|size| **size > 1).count()
 }
 
 #[cfg(test)]

@@ -72,11 +72,13 @@ impl Striping {
         };
         let weights: Vec<f64> = racks.iter().map(capacity).collect();
         let between = deal(&weights, &vec![racks.len() as u32 - 1; stripes]);
+        // By stripe and rack: the edges to other racks.
+        let lent: Vec<Vec<u32>> = between.iter().map(|dealt| by_place(dealt, racks.len())).collect();
         // By rack and stripe: the edges within it, and those to other racks.
         let within: Vec<Vec<Vec<(usize, u32)>>> = (0..racks.len())
             .map(|rack| {
                 let own = racks[rack].len() as u32 - 1;
-                let demand: Vec<u32> = between.iter().map(|dealt| own + slots_of(dealt, rack)).collect();
+                let demand: Vec<u32> = lent.iter().map(|lent| own + lent[rack]).collect();
                 let weights: Vec<f64> = racks[rack].iter().map(|node| receivers[*node].weight).collect();
                 deal(&weights, &demand)
             })
@@ -86,7 +88,8 @@ impl Striping {
             slots: vec![vec![0; stripes]; receivers.len()],
         };
         for stripe in 0..stripes {
-            striping.build(stripe, &racks, &between[stripe], |rack| &within[rack][stripe]);
+            let between = (&between[stripe][..], &lent[stripe][..]);
+            striping.build(stripe, &racks, between, |rack| &within[rack][stripe]);
         }
         striping
     }
@@ -96,22 +99,19 @@ impl Striping {
         &mut self,
         stripe: usize,
         racks: &[Vec<usize>],
-        between: &[(usize, u32)],
+        (between, lent): (&[(usize, u32)], &[u32]),
         within: impl Fn(usize) -> &'a Vec<(usize, u32)>,
     ) {
         let mut open = VecDeque::from([(Parent::Source, 1)]);
         let inner = between.iter().map(|(rack, _)| *rack);
-        let outer = (0..racks.len()).filter(|rack| slots_of(between, *rack) == 0);
+        let outer = (0..racks.len()).filter(|rack| lent[*rack] == 0);
         for rack in inner.chain(outer) {
             let (nodes, senders) = (&racks[rack], within(rack));
-            let is_sender = |at: &usize| senders.iter().any(|(sender, _)| sender == at);
-            let order: Vec<usize> = senders
-                .iter()
-                .map(|(at, _)| *at)
-                .chain((0..nodes.len()).filter(|at| !is_sender(at)))
-                .collect();
+            let slots = by_place(senders, nodes.len());
+            let others = (0..nodes.len()).filter(|at| slots[*at] == 0);
+            let order: Vec<usize> = senders.iter().map(|(at, _)| *at).chain(others).collect();
             let mut here: VecDeque<(Parent, u32)> = VecDeque::new();
-            let mut to_others = slots_of(between, rack);
+            let mut to_others = lent[rack];
             for (place, at) in order.into_iter().enumerate() {
                 let node = nodes[at];
                 if place == senders.len() {
@@ -120,9 +120,9 @@ impl Striping {
                 }
                 let from = if place == 0 { &mut open } else { &mut here };
                 self.parents[node][stripe] = take(from);
-                if let Some((_, slots)) = senders.iter().find(|(sender, _)| *sender == at) {
-                    self.slots[node][stripe] = *slots;
-                    here.push_back((Parent::Receiver(node), *slots));
+                if slots[at] > 0 {
+                    self.slots[node][stripe] = slots[at];
+                    here.push_back((Parent::Receiver(node), slots[at]));
                 }
             }
             lend(&mut here, &mut to_others, &mut open);
@@ -158,9 +158,11 @@ fn lend(here: &mut VecDeque<(Parent, u32)>, count: &mut u32, open: &mut VecDeque
     }
 }
 
-/// The slots that somebody has of what was dealt.
-fn slots_of(dealt: &[(usize, u32)], who: usize) -> u32 {
-    dealt.iter().filter(|(its, _)| *its == who).map(|(_, slots)| slots).sum()
+/// By place: the slots that each has of what was dealt.
+fn by_place(dealt: &[(usize, u32)], places: usize) -> Vec<u32> {
+    let mut slots = vec![0; places];
+    dealt.iter().for_each(|(place, count)| slots[*place] += count);
+    slots
 }
 
 /// The receivers of each rack, in the order of the first of each.

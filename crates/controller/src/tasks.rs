@@ -102,6 +102,8 @@ pub(crate) struct Task {
     pub(crate) begun: Time,
     /// Where the receiver spoke from last.
     pub(crate) path: Option<PathId>,
+    /// How often the receiver is to speak.
+    pub(crate) feedback_every: Duration,
     /// When the receiver spoke last.
     pub(crate) heard: Time,
     pub(crate) pace: Pace,
@@ -161,6 +163,7 @@ impl Task {
             trees: Vec::new(),
             begun: now,
             path: None,
+            feedback_every: Duration::ZERO,
             heard: now,
             pace: Pace::Running,
             needed: Symbols::ZERO,

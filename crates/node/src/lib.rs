@@ -17,6 +17,7 @@ mod group_probes;
 mod invitations;
 mod node;
 mod passing_on;
+mod reports;
 mod signals;
 mod trees;
 

@@ -36,6 +36,7 @@ pub use actions::{By, NodeAction, SingleDatagram, To};
 
 use crate::flows::may_receive;
 use crate::passing_on::arriving;
+use crate::reports::Reports;
 use crate::{
     Flows, For, GroupProbes, GroupProbesConfig, PassingOn, ProbeId, Read, Trees, Unread, Unreadable,
 };
@@ -117,6 +118,7 @@ pub struct Node<S, R, P, A> {
     receivers: Driven<R>,
     flows: Flows,
     passing_on: PassingOn,
+    reports: Reports,
     trees: Trees<P>,
     probes: GroupProbes<PathId, A>,
     /// When trees or probes have something to do by themselves.
@@ -143,6 +145,7 @@ where
             receivers: Driven { machine: receivers, due: None },
             flows: Flows::default(),
             passing_on: PassingOn::default(),
+            reports: Reports::default(),
             trees: Trees::default(),
             probes: GroupProbes::new(probes),
             rarely_due: None,
@@ -345,7 +348,10 @@ where
                 self.plan_rare();
             }
             Control::Source(_) => self.source.handle(now, Input::Packet(Packet::control(path, control))),
-            Control::Receiver(_) => self.receivers.handle(now, Input::Packet(Packet::control(path, control))),
+            Control::Receiver(word) => {
+                self.reports.on_receiver(&word);
+                self.receivers.handle(now, Input::Packet(Packet::control(path, word)));
+            }
             // No machine here is a controller.
             Control::Controller(_) => self.stats.strays += 1,
         }

@@ -6,6 +6,7 @@ use headwater_units::{Duration, FlowId, NodeId, ObjectId, Symbols, TaskId, Time}
 use headwater_wire::Request;
 
 use super::Deliveries;
+use super::requests::spread;
 use crate::ControllerConfig;
 use crate::catalog::Catalog;
 use crate::overlay_membership::{Beginner, Known, Overlays, Parents};
@@ -13,8 +14,11 @@ use crate::selection::{FlowPlan, Placement, is_free};
 use crate::tasks::{Flow, FlowState, Task};
 use crate::turn::Turn;
 
-/// A receiver that was not heard for so long is not counted on as a parent: it says ten times a second how it does.
+/// A receiver that was not heard for so long is not counted on as a parent: it says ten times a second how it does, of many at least
+/// once.
 const MEMBER_HEARD: Duration = Duration::from_secs(2);
+/// Nor, where it says so less often, one that has missed so many reports.
+const MISSED: u64 = 3;
 /// Where there is nobody else, a node that has failed a receiver is asked again after so many times the silence that it was given.
 const STUCK: u64 = 4;
 
@@ -81,6 +85,8 @@ impl Deliveries {
         (task.facts.residue_classes, task.facts.max_sources) = (parents.of, parents.of);
         task.classes_used.clear();
         task.anew = Some(task.facts.flows_version.saturating_add(1));
+        task.feedback_every =
+            spread(turn.config.feedback_of(self.overlays.size(task.facts.object)), turn.config, id);
         self.tasks.deliver_by_overlay(id, turn.config.delivery_by_overlay(parents.of));
         turn.stats.tasks_regrouped += 1;
         self.open_in_overlay(turn, catalog, id, parents);
@@ -324,8 +330,11 @@ impl Deliveries {
         let is_here = catalog
             .node(node)
             .is_some_and(|node| node.path.is_some() && !node.leaving && !node.info.data.is_empty());
-        let receives =
-            |task: &Task| task.is_of_overlay() && !task.is_paused() && now < task.heard + MEMBER_HEARD;
+        let receives = |task: &Task| {
+            task.is_of_overlay()
+                && !task.is_paused()
+                && now < task.heard + MEMBER_HEARD.max(task.feedback_every * MISSED)
+        };
         let has_it = || {
             let has_place = self.overlays.is_done(object, node) || self.overlays.is_unclaimed(object, node);
             has_place || catalog.holds(node, object)

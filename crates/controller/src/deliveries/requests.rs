@@ -1,14 +1,16 @@
 //! Messages of receivers (PPUSH §III-A): requests, feedback, distrust, and the end of a task.
 
-use headwater_units::{BlockIndex, Bytes, FlowId, Geometry, NodeId, ObjectId, PathId, Symbols, TaskId};
+use headwater_units::{
+    BlockIndex, Bytes, Duration, FlowId, Geometry, NodeId, ObjectId, PathId, Symbols, TaskId,
+};
 use headwater_wire::{Delivery, FlowGrant, FlowView, Outcome, Refusal, Request, SpreadRule, ToReceiver};
 
 use super::Deliveries;
-use crate::ControllerEvent;
 use crate::catalog::Catalog;
 use crate::selection::{self, FlowPlan, Placement};
 use crate::tasks::{FlowState, Pace, Task};
 use crate::turn::Turn;
+use crate::{ControllerConfig, ControllerEvent};
 
 /// A receiver's report of its progress.
 pub(crate) struct Progress {
@@ -117,6 +119,10 @@ impl Deliveries {
             task.facts.max_sources = task.facts.residue_classes;
         }
         let (id, first_class) = (task.id(), task.free_class());
+        task.feedback_every = match is_of_overlay {
+            true => spread(config.feedback_of(self.overlays.size(object)), config, id),
+            false => config.feedback_every,
+        };
         self.tasks.add(task);
         match (place, first_class) {
             (None, _) => {
@@ -152,6 +158,7 @@ impl Deliveries {
         let mut task = Task::begun(turn.now, path, request, object, bytes);
         (task.facts.task, task.facts.symbol_size, task.trees) = (id, symbol_size, trees);
         task.facts.delivery = turn.config.delivery_by_trees();
+        task.feedback_every = turn.config.feedback_every;
         task.needed = Geometry::new(bytes, symbol_size).map_or(Symbols::ZERO, |it| it.total_symbols());
         turn.stats.tasks_accepted += 1;
         accept(turn, path, &task);
@@ -283,6 +290,15 @@ impl Deliveries {
     }
 }
 
+/// An interval of reports that is longer than usual, a little shorter for each task: or those that have begun together would report
+/// together.
+pub(super) fn spread(every: Duration, config: &ControllerConfig, task: TaskId) -> Duration {
+    match every > config.feedback_every {
+        true => every.mul_f64(1.0 - (task.0 % 256) as f64 / 1024.0),
+        false => every,
+    }
+}
+
 /// Tells a receiver what its task is, and its flows.
 pub(super) fn accept(turn: &mut Turn<'_>, path: PathId, task: &Task) {
     let accepted = ToReceiver::Accepted {
@@ -291,7 +307,7 @@ pub(super) fn accept(turn: &mut Turn<'_>, path: PathId, task: &Task) {
         object: task.facts.object,
         bytes: task.facts.bytes,
         symbol_size: task.facts.symbol_size,
-        feedback_every: turn.config.feedback_every,
+        feedback_every: task.feedback_every,
         version: task.facts.flows_version,
         flows: task.grants(),
         delivery: task.facts.delivery,

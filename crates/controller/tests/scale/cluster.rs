@@ -26,8 +26,11 @@ const DELAY: Duration = Duration::from_micros(100);
 /// One of so many receivers is slow to hear of the cast, by so much.
 const SLOW: u32 = 100;
 const LATE: Duration = Duration::from_millis(400);
-/// Sources report so often ([`headwater_transport::source::SourceConfig::report_every`]).
+/// Sources report so often (`SourceConfig::report_every`).
 const REPORT_EVERY: Duration = Duration::from_millis(200);
+/// Of a receiver that reports less often than this, a flow is reported on once in so many of its reports (`headwater_node`).
+const OFTEN: Duration = Duration::from_millis(100);
+const RATIO: u64 = 10;
 
 fn node(number: u32) -> NodeId {
     let mut id = [7; 32];
@@ -88,6 +91,8 @@ pub(crate) struct Cluster {
     pub(crate) tally: Tally,
     /// The last word on the cast.
     pub(crate) over: Option<CastNews>,
+    /// Receivers that know by which flows the object comes.
+    pub(crate) served: u32,
     nodes: Vec<Standing>,
     /// By flow: who sends it.
     senders: BTreeMap<FlowId, u32>,
@@ -107,6 +112,7 @@ impl Cluster {
             now: Time::ZERO,
             tally: Tally::default(),
             over: None,
+            served: 0,
             nodes: (0..=receivers).map(|_| Standing::default()).collect(),
             senders: BTreeMap::new(),
             due: BTreeMap::new(),
@@ -128,11 +134,6 @@ impl Cluster {
         let (name, to) = ("model".to_owned(), Vec::new());
         let cast = Cast { cast: 1, name, to, first: 0, of: 0, class: Class::Bulk, wish: CastWish::Overlay };
         self.say(ASKER, ToController::Cast(cast));
-    }
-
-    /// Receivers that know by which flows the object comes.
-    pub(crate) fn served(&self) -> usize {
-        self.nodes.iter().filter(|it| it.task.is_some()).count()
     }
 
     /// All receivers finish, so much after each other.
@@ -230,6 +231,7 @@ impl Cluster {
                 (it.task, it.version, it.feedback_every) = (Some(task), version, feedback_every);
                 it.flows = names(&flows);
                 if is_new {
+                    self.served += 1;
                     self.put(DELAY, Due::Feedback(number));
                 }
             }
@@ -277,8 +279,10 @@ impl Cluster {
                 let flows: Vec<FlowReport> = self.nodes[number as usize].sends.iter().map(report).collect();
                 self.nodes[number as usize].reports = !flows.is_empty();
                 if !flows.is_empty() {
+                    let every = self.nodes[number as usize].feedback_every;
+                    let every = if every > OFTEN { every * RATIO } else { REPORT_EVERY };
                     self.say(number, ToController::Report { flows });
-                    self.put(REPORT_EVERY, Due::Report(number));
+                    self.put(every, Due::Report(number));
                 }
             }
             Due::Finish(number) => self.end(number),

@@ -91,7 +91,7 @@ fn heap(receivers: u32) -> (i64, i64) {
     let mut cluster = Cluster::new(receivers);
     cluster.cast();
     cluster.pass(Duration::from_secs(1));
-    assert_eq!(cluster.served(), receivers as usize);
+    assert_eq!(cluster.served, receivers);
     (idle, freed(cluster) - idle)
 }
 
@@ -125,12 +125,12 @@ fn run(receivers: u32) -> Figures {
     let begin = measure(&mut cluster, receivers, |cluster| {
         cluster.cast();
         let mut began = None;
-        while cluster.served() < receivers as usize {
+        while cluster.served < receivers {
             cluster.pass(Duration::from_micros(100));
-            if cluster.served() >= receivers as usize / 2 {
+            if cluster.served >= receivers / 2 {
                 began.get_or_insert(cluster.now.since(begun));
             }
-            assert!(cluster.now.since(begun) < Duration::from_secs(10), "{} are served", cluster.served());
+            assert!(cluster.now.since(begun) < Duration::from_secs(10), "{} are served", cluster.served);
         }
         half = began.unwrap_or_default();
     });

@@ -40,8 +40,12 @@ where
                 self.deliver(now, tree, parcel);
             } else if room == Room::Free && self.source.is_due(now) {
                 match self.source.machine.poll(now) {
-                    Output::Transmit(packet) => return Some(self.says(By::Source, packet)),
-                    Output::Event(event) => return Some(self.on_source_event(event)),
+                    Output::Transmit(mut packet) => {
+                        if !self.reports.is_thinning() || self.reports.thin(now, &mut packet) {
+                            return Some(self.says(By::Source, packet));
+                        }
+                    }
+                    Output::Event(event) => return Some(self.on_source_event(now, event)),
                     Output::Wake(until) => self.source.rest(now, until),
                 }
             } else {
@@ -95,15 +99,17 @@ where
 
     // ---- the source
 
-    fn on_source_event(&mut self, event: SourceEvent) -> NodeAction<P, A> {
+    fn on_source_event(&mut self, now: Time, event: SourceEvent) -> NodeAction<P, A> {
         match &event {
             SourceEvent::Opened(opened) => {
                 self.passing_on.opened(opened.flow, opened.object);
+                self.reports.opened(now, opened.flow, opened.object);
                 self.flows.send(opened.flow, &opened.key, opened.at.clone());
                 self.trees.source_opened(opened.flow);
             }
             SourceEvent::Closed { flow } => {
                 self.passing_on.closed(*flow);
+                self.reports.closed(*flow);
                 self.flows.retire(*flow);
                 self.trees.source_closed(*flow);
             }
