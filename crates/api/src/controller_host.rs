@@ -13,7 +13,7 @@ use headwater_controller::{
 };
 use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_units::{NodeId, PathId, TaskId, Time};
-use headwater_wire::{Body, NodeInfo, ToController};
+use headwater_wire::{Body, Control, NodeInfo, ToController};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableHandle};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -77,8 +77,9 @@ impl ControllerHost {
         let (orders, queue) = unbounded_channel();
         #[allow(clippy::disallowed_methods)] // The machine's clock starts here.
         let started = Instant::now();
-        let (peers, names) = Default::default();
-        tokio::spawn(Running { machine, started, peers, database, names, chronicle }.run(queue));
+        let (peers, names, records, said) = Default::default();
+        let running = Running { machine, started, peers, database, names, records, said, chronicle };
+        tokio::spawn(running.run(queue));
         Ok(ControllerHost { orders, tally })
     }
 
@@ -144,8 +145,16 @@ struct Running {
     /// Names to be written down, or to be forgotten, when nothing else is to be done: of a thousand that a node brings, one sync of the
     /// disk for all.
     names: BTreeMap<String, Option<NameRecord>>,
+    /// Tasks to be written down, or to be forgotten, before anything that is waiting is said: one sync of the disk for all that many
+    /// receivers have asked for at the same time.
+    records: BTreeMap<TaskId, Option<Box<TaskRecord>>>,
+    /// What is to be said once they are.
+    said: Vec<(PathId, Control)>,
     chronicle: Chronicle,
 }
+
+/// Messages that wait for the disk together, at most.
+const MOST_WAITING: usize = 1024;
 
 impl Running {
     fn now(&self) -> Time {
@@ -155,6 +164,9 @@ impl Running {
     async fn run(mut self, mut queue: UnboundedReceiver<Order>) {
         loop {
             let wake = self.drain();
+            if queue.is_empty() || self.said.len() >= MOST_WAITING {
+                self.say();
+            }
             if queue.is_empty() {
                 self.save_names();
             }
@@ -168,7 +180,10 @@ impl Running {
                     }
                 }
             };
-            let Some(order) = order else { return self.save_names() };
+            let Some(order) = order else {
+                self.say();
+                return self.save_names();
+            };
             let now = self.now();
             match order {
                 Order::Attach { path, node, to } => {
@@ -219,10 +234,8 @@ impl Running {
             match self.machine.poll(now) {
                 Output::Wake(at) => return at,
                 Output::Transmit(packet) => {
-                    if let (Some(peer), Body::Control(control)) =
-                        (self.peers.get(&packet.path), packet.datagram.body)
-                    {
-                        peer.say(*control);
+                    if let Body::Control(control) = packet.datagram.body {
+                        self.said.push((packet.path, *control));
                     }
                 }
                 Output::Event(event) => self.on_event(event),
@@ -230,11 +243,24 @@ impl Running {
         }
     }
 
+    /// Writes down what has changed of tasks, and then says what was waiting for it.
+    fn say(&mut self) {
+        let records = std::mem::take(&mut self.records);
+        if !records.is_empty() {
+            self.save(|tasks| tasks.put_tasks(&records));
+        }
+        for (path, control) in self.said.drain(..) {
+            if let Some(peer) = self.peers.get(&path) {
+                peer.say(control);
+            }
+        }
+    }
+
     fn on_event(&mut self, event: ControllerEvent) {
         self.chronicle.on_event(&event);
         match event {
-            ControllerEvent::Persist(record) => self.save(|tasks| tasks.put(&record)),
-            ControllerEvent::Forget { task, .. } => self.save(|tasks| tasks.remove(task)),
+            ControllerEvent::Persist(record) => drop(self.records.insert(record.task, Some(record))),
+            ControllerEvent::Forget { task, .. } => drop(self.records.insert(task, None)),
             ControllerEvent::NameChanged(record) => {
                 self.names.insert(record.naming.name.clone(), Some(*record));
             }
@@ -347,21 +373,33 @@ impl Tasks {
         read().map_err(|e| AppError::state(&self.path, e))
     }
 
-    fn put(&self, record: &TaskRecord) -> Result<(), AppError> {
-        let bytes = postcard::to_stdvec(record).expect("a record can be written");
-        self.change(|table| table.insert(record.task.0, bytes.as_slice()).map(drop))
-    }
-
-    /// Of a task that was never written down, as those of trees, nothing need be removed: that would be a sync of the disk for each,
-    /// and what others say would wait for it.
-    fn remove(&self, task: TaskId) -> Result<(), AppError> {
-        let known = || -> Result<bool, redb::Error> {
-            Ok(self.database.begin_read()?.open_table(TASKS)?.get(task.0)?.is_some())
+    /// Writes records of tasks down, and forgets those that have none any more. Of a task that was never written down, as those of trees,
+    /// nothing need be removed: that would be a sync of the disk, and what others say would wait for it.
+    fn put_tasks(&self, records: &BTreeMap<TaskId, Option<Box<TaskRecord>>>) -> Result<(), AppError> {
+        let known = || -> Result<Vec<TaskId>, redb::Error> {
+            let table = self.database.begin_read()?.open_table(TASKS)?;
+            let gone = records.iter().filter(|(_, record)| record.is_none());
+            let mut known = Vec::new();
+            for (task, _) in gone {
+                known.extend(table.get(task.0)?.map(|_| *task));
+            }
+            Ok(known)
         };
-        match known().map_err(|e| AppError::state(&self.path, e))? {
-            true => self.change(|table| table.remove(task.0).map(drop)),
-            false => Ok(()),
+        let known = known().map_err(|e| AppError::state(&self.path, e))?;
+        let kept = || records.values().flatten();
+        if known.is_empty() && kept().next().is_none() {
+            return Ok(());
         }
+        self.change(|table| {
+            for task in &known {
+                table.remove(task.0)?;
+            }
+            for record in kept() {
+                let bytes = postcard::to_stdvec(record).expect("a record can be written");
+                table.insert(record.task.0, bytes.as_slice())?;
+            }
+            Ok(())
+        })
     }
 
     fn change(
@@ -381,6 +419,39 @@ impl Tasks {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn record(task: u64) -> Box<TaskRecord> {
+        Box::new(TaskRecord {
+            task: TaskId(task),
+            request: 1,
+            receiver: NodeId([1; 32]),
+            object: headwater_units::ObjectId([2; 32]),
+            bytes: headwater_units::Bytes::mib(1),
+            name: "model".to_owned(),
+            symbol_size: 1000,
+            class: Default::default(),
+            spread: Default::default(),
+            delivery: Default::default(),
+            max_sources: 3,
+            residue_classes: 64,
+            flows_version: task as u32,
+            flows: Vec::new(),
+            distrusted: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn tasks_are_written_down_together_and_of_those_never_written_nothing_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let tasks = Tasks::open(&folder.path().join("controller.redb")).unwrap();
+        let put = |records: Vec<(u64, Option<Box<TaskRecord>>)>| {
+            tasks.put_tasks(&records.into_iter().map(|(task, it)| (TaskId(task), it)).collect()).unwrap();
+            tasks.load().unwrap().iter().map(|record| record.task.0).collect::<Vec<_>>()
+        };
+        assert_eq!(put(vec![(1, Some(record(1))), (2, Some(record(2))), (3, None)]), [1, 2]);
+        assert_eq!(put(vec![(4, None)]), [1, 2]);
+        assert_eq!(put(vec![(1, None), (2, Some(record(2))), (5, Some(record(5)))]), [2, 5]);
+    }
 
     #[test]
     fn what_a_newer_program_has_written_is_refused_by_name_and_left_alone() {
