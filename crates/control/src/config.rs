@@ -23,8 +23,10 @@ pub struct ControlConfig {
     pub queue: usize,
     /// Maximum number of concurrent requests in each direction; more wait. 16.
     pub requests_at_once: usize,
-    /// Accepted links at once; more diallers are refused. 1024; zero listens to nobody and only dials.
+    /// Accepted links at once; more diallers are refused. 16,384; zero listens to nobody and only dials.
     pub max_links: usize,
+    /// Handshakes of diallers at once; others wait for their turn. 256.
+    pub handshakes_at_once: usize,
 }
 
 impl Default for ControlConfig {
@@ -39,7 +41,8 @@ impl Default for ControlConfig {
             max_unread: Bytes::kib(256),
             queue: 256,
             requests_at_once: 16,
-            max_links: 1024,
+            max_links: 16_384,
+            handshakes_at_once: 256,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The QUIC endpoint that listens and dials.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,9 +11,9 @@ use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{ConnectError, Connection, ConnectionError, IdleTimeout, TransportConfig, VarInt};
 use rustls::pki_types::CertificateDer;
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, Notify, mpsc};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::backoff::Backoff;
 use super::config::ControlConfig;
@@ -26,8 +26,10 @@ use super::resets;
 use super::slots::{Slot, Slots};
 use super::tls::{self, PeerKey};
 
-/// Maximum number of concurrent handshakes of diallers; more are refused.
-const HANDSHAKES: usize = 256;
+/// Diallers that wait for their turn; more are refused.
+const WAITING: usize = 4096;
+/// Bytes that a dialler may send before its turn has come: its first flight, twice.
+const FIRST_FLIGHT: u64 = 16 << 10;
 /// From so many handshakes on, a dialler must first show that it receives at its address (QUIC Retry), so that forged
 /// addresses cannot keep real ones out.
 const HANDSHAKES_UNCHECKED: usize = 32;
@@ -125,6 +127,10 @@ impl ControlEndpoint {
             let quic = QuicServerConfig::try_from(tls).map_err(unusable)?;
             let mut server = quinn::ServerConfig::with_crypto(Arc::new(quic));
             server.transport_config(Arc::new(accepted_transport(&config)));
+            server.max_incoming(2 * WAITING);
+            server
+                .incoming_buffer_size(FIRST_FLIGHT)
+                .incoming_buffer_size_total(WAITING as u64 * FIRST_FLIGHT);
             Some(server)
         };
         let socket = udp_socket(listen).map_err(bind_failed)?;
@@ -139,7 +145,9 @@ impl ControlEndpoint {
                 config: config.clone(),
                 counters: counters.clone(),
                 slots: Slots::new(config.max_links),
-                handshakes: Slots::new(HANDSHAKES),
+                handshakes: Slots::new(config.handshakes_at_once),
+                places: Slots::new(WAITING),
+                freed: Notify::new(),
                 accepted: to_accept,
                 of_other_versions: std::sync::Mutex::default(),
             };
@@ -413,15 +421,27 @@ impl Drop for ControlEndpoint {
     }
 }
 
-/// Turns diallers into links, each in its own task, so that a slow one holds up nobody.
+/// Turns diallers into links, each in its own task, so that a slow one holds up nobody. Of more than it takes at once the others wait, and
+/// are taken in the order of their arrival.
 struct Acceptor {
     config: ControlConfig,
     counters: Arc<Counters>,
     slots: Arc<Slots>,
     handshakes: Arc<Slots>,
+    places: Arc<Slots>,
+    /// A handshake has ended.
+    freed: Notify,
     accepted: mpsc::Sender<Link>,
     /// From where programs of another version have dialled, so that the log says it once of each.
     of_other_versions: std::sync::Mutex<BTreeSet<IpAddr>>,
+}
+
+/// A dialler that waits for its turn.
+struct Waiting {
+    incoming: quinn::Incoming,
+    remote: SocketAddr,
+    since: Instant,
+    _place: Slot,
 }
 
 /// So many machines with programs of another version are told apart.
@@ -446,41 +466,80 @@ impl Acceptor {
 
     async fn run(self, endpoint: quinn::Endpoint) {
         let acceptor = Arc::new(self);
-        while let Some(incoming) = endpoint.accept().await {
-            let remote = canonical(incoming.remote_address());
-            let busy = acceptor.handshakes.taken();
-            if busy >= HANDSHAKES_UNCHECKED && incoming.may_retry() && !incoming.remote_address_validated() {
-                let _ = incoming.retry();
-                continue;
+        let mut waiting: VecDeque<Waiting> = VecDeque::new();
+        loop {
+            tokio::select! {
+                incoming = endpoint.accept() => match incoming {
+                    Some(incoming) => waiting.extend(acceptor.arrived(incoming, !waiting.is_empty())),
+                    None => return,
+                },
+                () = acceptor.freed.notified() => {}
             }
-            let (turn, slot) = (acceptor.handshakes.take(remote.ip()), acceptor.slots.take(remote.ip()));
-            let (Some(turn), Some(slot)) = (turn, slot) else {
-                count(&acceptor.counters.diallers_refused);
-                incoming.refuse();
-                continue;
-            };
-            let acceptor = acceptor.clone();
-            tokio::spawn(async move {
-                let within = acceptor.config.dial_timeout;
-                let link = timeout(within.into(), acceptor.handshake(incoming, remote, slot)).await;
-                drop(turn);
-                match link {
-                    Ok(Ok(link)) => {
-                        count(&acceptor.counters.links_accepted);
-                        // Fails when nobody accepts any more; dropping the link then closes it.
-                        let _ = acceptor.accepted.send(link).await;
-                    }
-                    Ok(Err(error)) => {
-                        count(&acceptor.counters.handshakes_failed);
-                        tracing::debug!(%remote, %error, "dialler failed");
-                    }
-                    Err(_) => {
-                        count(&acceptor.counters.handshakes_failed);
-                        tracing::debug!(%remote, "dialler took longer than {within}");
-                    }
-                }
-            });
+            while let Some((next, turn)) = acceptor.next(&mut waiting) {
+                acceptor.clone().begin(next, turn);
+            }
         }
+    }
+
+    /// A dialler has come. It may wait, unless it has to show first where it is, or too many wait.
+    fn arrived(&self, incoming: quinn::Incoming, others_wait: bool) -> Option<Waiting> {
+        let remote = canonical(incoming.remote_address());
+        let is_busy = others_wait || self.handshakes.taken() >= HANDSHAKES_UNCHECKED;
+        if is_busy && incoming.may_retry() && !incoming.remote_address_validated() {
+            let _ = incoming.retry();
+            return None;
+        }
+        let Some(place) = self.places.take(remote.ip()) else {
+            count(&self.counters.diallers_refused);
+            incoming.refuse();
+            return None;
+        };
+        #[allow(clippy::disallowed_methods)] // How long a dialler waits is not up to a machine.
+        let since = Instant::now();
+        Some(Waiting { incoming, remote, since, _place: place })
+    }
+
+    /// The first of those that wait for whom there is room: one network does not take the turns of others.
+    fn next(&self, waiting: &mut VecDeque<Waiting>) -> Option<(Waiting, Slot)> {
+        // Those have given up, and begin anew.
+        let patience = std::time::Duration::from(self.config.dial_timeout);
+        while waiting.front().is_some_and(|it| it.since.elapsed() >= patience) {
+            waiting.pop_front()?.incoming.ignore();
+            count(&self.counters.diallers_refused);
+        }
+        let turns = waiting.iter().enumerate();
+        let (place, turn) =
+            turns.into_iter().find_map(|(place, it)| Some((place, self.handshakes.take(it.remote.ip())?)))?;
+        Some((waiting.remove(place)?, turn))
+    }
+
+    fn begin(self: Arc<Self>, next: Waiting, turn: Slot) {
+        let Waiting { incoming, remote, .. } = next;
+        let Some(slot) = self.slots.take(remote.ip()) else {
+            count(&self.counters.diallers_refused);
+            return incoming.refuse();
+        };
+        tokio::spawn(async move {
+            let within = self.config.dial_timeout;
+            let link = timeout(within.into(), self.handshake(incoming, remote, slot)).await;
+            drop(turn);
+            self.freed.notify_one();
+            match link {
+                Ok(Ok(link)) => {
+                    count(&self.counters.links_accepted);
+                    // Fails when nobody accepts any more; dropping the link then closes it.
+                    let _ = self.accepted.send(link).await;
+                }
+                Ok(Err(error)) => {
+                    count(&self.counters.handshakes_failed);
+                    tracing::debug!(%remote, %error, "dialler failed");
+                }
+                Err(_) => {
+                    count(&self.counters.handshakes_failed);
+                    tracing::debug!(%remote, "dialler took longer than {within}");
+                }
+            }
+        });
     }
 
     async fn handshake(

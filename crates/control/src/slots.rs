@@ -15,6 +15,10 @@ fn network_of(ip: IpAddr) -> IpAddr {
 
 /// With fewer slots than this, first come, first served.
 const SHARED: usize = 8;
+/// Slots are scarce when half of them are taken, and of many when so many are.
+const SCARCE: usize = 2048;
+/// Of scarce ones a network gets a quarter, and of many so many: what it can make this process hold stays as little.
+const OF_A_NETWORK: usize = 1024;
 
 /// The slots.
 #[derive(Debug)]
@@ -41,13 +45,13 @@ impl Slots {
         Arc::new(Slots { most, taken: Mutex::default() })
     }
 
-    /// A slot for a dialler from there. While half of them are free everybody gets one; then only who has less than a quarter.
+    /// A slot for a dialler from there. Until they are scarce everybody gets one; then only who has less than its part.
     pub(super) fn take(self: &Arc<Self>, ip: IpAddr) -> Option<Slot> {
         let network = network_of(ip);
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let of_it = taken.by_network.get(&network).copied().unwrap_or(0);
-        let scarce = self.most >= SHARED && taken.all >= self.most / 2;
-        if taken.all >= self.most || (scarce && of_it >= self.most / 4) {
+        let is_scarce = self.most >= SHARED && taken.all >= (self.most / 2).min(SCARCE);
+        if taken.all >= self.most || (is_scarce && of_it >= (self.most / 4).min(OF_A_NETWORK)) {
             return None;
         }
         taken.all += 1;
@@ -97,6 +101,16 @@ mod tests {
         drop(again);
         drop(others);
         assert!(slots.taken.lock().unwrap().by_network.is_empty());
+    }
+
+    #[test]
+    fn of_many_slots_a_network_gets_no_larger_part_and_many_networks_get_all() {
+        let slots = Slots::new(16_384);
+        let taken: Vec<Slot> = std::iter::from_fn(|| slots.take(ip("192.0.2.7"))).collect();
+        assert_eq!(taken.len(), 2048);
+        let of = |n: u32| IpAddr::from(std::net::Ipv4Addr::from(0x0a00_0000 + n));
+        let others: Vec<Slot> = (0..20_000).filter_map(|n| slots.take(of(n))).collect();
+        assert_eq!(others.len(), 16_384 - 2048);
     }
 
     #[test]

@@ -594,6 +594,38 @@ async fn more_diallers_than_allowed_are_refused_until_a_link_ends() {
 }
 
 #[tokio::test]
+async fn more_diallers_than_there_are_turns_wait_and_none_is_refused() {
+    let few = ControlConfig { handshakes_at_once: 4, ..ControlConfig::default() };
+    let server = Node::with("127.0.0.1:0", few);
+    let client = Node::with("127.0.0.1:0", ControlConfig::default());
+    // The key is known once and for all.
+    linked(&client, &server).await;
+    let mut dialling = tokio::task::JoinSet::new();
+    let (client, server) = (Arc::new(client), Arc::new(server));
+    for _ in 0..200 {
+        let (client, at) = (client.clone(), server.addr());
+        dialling.spawn(async move { client.endpoint.dial(at, Expect::Pinned).await });
+    }
+    let accepting = tokio::spawn({
+        let server = server.clone();
+        async move {
+            let mut links = Vec::new();
+            while links.len() < 200 {
+                links.extend(server.endpoint.accept().await);
+            }
+            links
+        }
+    });
+    let mut links = Vec::new();
+    while let Some(dialled) = dialling.join_next().await {
+        links.push(dialled.unwrap().unwrap());
+    }
+    assert_eq!((links.len(), timeout(SOON, accepting).await.unwrap().unwrap().len()), (200, 200));
+    let stats = server.endpoint.stats();
+    assert_eq!((stats.diallers_refused, stats.handshakes_failed), (0, 0));
+}
+
+#[tokio::test]
 async fn an_endpoint_may_only_dial() {
     let mute = ControlConfig { max_links: 0, ..quick() };
     let (one, two) = (Node::with("127.0.0.1:0", mute), Node::with("127.0.0.1:0", quick()));
