@@ -24,6 +24,8 @@ pub(crate) fn report(view: &ControllerView, controller: String, here: SocketAddr
             false => o.names.iter().cloned().map(Some).map(line).collect(),
         }
     });
+    let mut held: BTreeMap<NodeId, u64> = BTreeMap::new();
+    view.objects.iter().flat_map(|o| &o.holders).for_each(|node| *held.entry(*node).or_default() += 1);
     let mut objects: Vec<ObjectLine> = objects.collect();
     objects.sort_by(|a, b| (&a.name, a.object).cmp(&(&b.name, b.object)));
     let mut lines: Vec<NodeLine> = view
@@ -39,7 +41,7 @@ pub(crate) fn report(view: &ControllerView, controller: String, here: SocketAddr
             rack: n.info.rack_name().map(str::to_owned),
             labels: labels_of(n),
             keeps: n.keeps,
-            objects: view.objects.iter().filter(|o| o.holders.contains(&n.info.node)).count() as u64,
+            objects: held.get(&n.info.node).copied().unwrap_or(0),
             up: n.here,
             data_path: None,
         })

@@ -25,6 +25,7 @@ mod manual;
 mod misuse;
 mod network;
 mod output;
+mod pages;
 mod reload;
 mod resolve;
 mod settings;
@@ -45,6 +46,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use self::args::TcpCommand;
 use self::args::{Cli, Command, DebugCommand};
 use self::output::Terminal;
+use self::pages::Part;
 use self::resolve::{Wanted, data_on_stdout};
 use self::settings::{Layer, Origin, Settings};
 use self::transfers::{by_node, by_node_each};
@@ -341,13 +343,17 @@ async fn act(
             let result = unless_stopped(shutdown, headwater_api::gc(settings.gc(args)?)).await?;
             terminal.result(&result, || tables::collected(&result))?;
         }
-        Command::Status(args) => match args.watch {
-            None => {
-                let report = unless_stopped(shutdown, headwater_api::status(settings.query()?)).await?;
-                terminal.result(&report, || tables::status(&report))?;
+        Command::Status(args) => {
+            let part = Part { only: args.only.clone(), page: args.page };
+            match args.watch {
+                None => {
+                    let report = unless_stopped(shutdown, headwater_api::status(settings.query()?)).await?;
+                    let report = part.select(&report);
+                    terminal.result(&report, || tables::status(&report, &part))?;
+                }
+                Some(every) => watch_status((&settings.query()?, &part), every, terminal, shutdown).await?,
             }
-            Some(interval) => watch_status(&settings.query()?, interval, terminal, shutdown).await?,
-        },
+        }
         Command::Forget(args) => {
             let result = unless_stopped(shutdown, headwater_api::forget(settings.forget(args)?)).await?;
             terminal.result(&result, || tables::forgotten(&result))?;
@@ -441,7 +447,7 @@ async fn unless_stopped<T>(
 
 /// Shows the status until interrupted.
 async fn watch_status(
-    options: &QueryOptions,
+    (options, part): (&QueryOptions, &Part),
     interval: Duration,
     terminal: &Terminal,
     shutdown: &Shutdown,
@@ -452,11 +458,11 @@ async fn watch_status(
         let asked = unless_stopped(shutdown, headwater_api::status(options.clone())).await;
         let report = match asked {
             Err(AppError::Interrupted { .. }) => return Ok(()),
-            asked => asked?,
+            asked => part.select(&asked?),
         };
         terminal.new_picture()?;
         terminal.result(&report, || {
-            format!("total {}\n{}", tables::total_rate(&report), tables::status(&report))
+            format!("total {}\n{}", tables::total_rate(&report), tables::status(&report, part))
         })?;
         tokio::select! {
             () = tokio::time::sleep(interval) => {}

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::output::bar::span;
 use super::output::printable;
+use super::pages::{self, Part};
 use super::settings::{Key, Origin};
 
 /// Digits of an id that are shown: enough to tell objects apart and to type.
@@ -77,32 +78,39 @@ pub(crate) fn objects(objects: &[ObjectLine]) -> String {
     let mut table = Table::new(&["ID", " SIZE", "NAME", "HOLDERS"]);
     for line in objects {
         let name = line.name.clone().unwrap_or_else(|| "-".to_owned());
-        let holders = if line.holders.is_empty() { "nobody".to_owned() } else { line.holders.join(" ") };
-        table.row([short(&line.object), line.bytes.to_string(), name, holders]);
+        table.row([short(&line.object), line.bytes.to_string(), name, pages::holders(&line.holders)]);
     }
     table.render("")
 }
 
 /// `headwater status`.
-pub(crate) fn status(report: &StatusReport) -> String {
+pub(crate) fn status(report: &StatusReport, part: &Part) -> String {
     if report.controller.is_empty() {
         return format!("no controller is known, only this machine's store:\n\n{}", objects(&report.objects));
     }
     let mut text = format!("controller {}\n\n", printable(&report.controller));
-    text += &nodes(&report.nodes);
+    text.extend(pages::totals(&report.nodes).map(|totals| totals + "\n"));
+    let (shown, others) = part.of(&report.nodes, "nodes");
+    text += &nodes(shown);
+    text.extend(others.map(|others| others + "\n"));
     text.push('\n');
-    text += objects(&report.objects).trim_end();
-    text += "\n\n";
+    let (shown, others) = part.of(&report.objects, "objects");
+    text += objects(shown).trim_end();
+    text.push('\n');
+    text.extend(others.map(|others| others + "\n"));
+    text.push('\n');
     if report.tasks.is_empty() {
         text += "no running tasks\n";
     }
     text += &casts(&report.casts);
-    for (i, line) in report.tasks.iter().enumerate() {
+    let (shown, others) = part.of(&report.tasks, "tasks");
+    for (i, line) in shown.iter().enumerate() {
         if i > 0 {
             text.push('\n');
         }
         text += &task(line);
     }
+    text.extend(others.map(|others| format!("\n{others}\n")));
     text
 }
 
@@ -566,7 +574,7 @@ mod tests {
                 ..CastLine::default()
             }],
         };
-        let text = status(&report);
+        let text = status(&report, &Part::default());
         for part in [
             "controller 10.0.0.9:7000",
             "alpha  010101010101  10.0.0.1:7001  100.0 Mbit/s         -  r7    zone=eu        3     1.0  down",
@@ -577,9 +585,10 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
-        let alone = status(&StatusReport::default());
+        let alone = status(&StatusReport::default(), &Part::default());
         assert!(alone.starts_with("no controller") && alone.contains("no objects"), "{alone}");
-        let nothing = status(&StatusReport { controller: "10.0.0.9:7000".into(), ..StatusReport::default() });
+        let empty = StatusReport { controller: "10.0.0.9:7000".into(), ..StatusReport::default() };
+        let nothing = status(&empty, &Part::default());
         assert!(
             nothing.contains("no nodes")
                 && nothing.contains("no objects")

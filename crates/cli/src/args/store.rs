@@ -129,11 +129,18 @@ impl ForgetArgs {
 #[command(after_help = "Examples:
   headwater status
   headwater status --watch
+  headwater status --only rack=r7 --page 2
   headwater status --controller 10.0.0.1 --json")]
 pub(crate) struct StatusArgs {
     /// Show it again and again, every TIME, until interrupted
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1s")]
     pub(crate) watch: Option<Duration>,
+    /// Show only those nodes, objects and tasks in whose name, address, label (KEY=VALUE) or id TEXT occurs
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) only: Option<String>,
+    /// Show this page of lists that have more than 40 lines
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) page: u32,
     #[command(flatten)]
     controller: ControllerFlag,
     #[command(flatten)]
