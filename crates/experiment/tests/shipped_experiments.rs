@@ -14,7 +14,7 @@ use headwater_fabric::{HostId, LinkId, PointId};
 use headwater_units::{Bytes, Geometry};
 
 /// The rows of the catalogue of claims, as far as they are there.
-const ROWS: [&str; 75] = [
+const ROWS: [&str; 76] = [
     "P-2",
     "P-2q",
     "P-2w",
@@ -90,6 +90,7 @@ const ROWS: [&str; 75] = [
     "bench-A2",
     "bench-B",
     "bench-ppush",
+    "scale-casts",
 ];
 
 /// What the emulated fabric must show.
