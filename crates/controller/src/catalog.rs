@@ -71,6 +71,8 @@ pub(crate) struct Catalog {
     /// Objects without a holder: the first to make room.
     orphans: BTreeSet<ObjectId>,
     names: Names,
+    /// By rack: the capacities that nodes state for its own links, each with how many do.
+    racks: BTreeMap<String, BTreeMap<BitRate, usize>>,
     /// Names that had to make room.
     forgotten_names: Vec<String>,
 }
@@ -131,8 +133,20 @@ impl Catalog {
     }
     /// The smallest capacity that a node of the rack states for the rack's own links.
     pub(crate) fn rack_capacity(&self, rack: &str) -> Option<BitRate> {
-        let stated = |n: &Node| n.info.rack.as_ref().filter(|(name, _)| name == rack)?.1;
-        self.nodes.values().filter_map(stated).min()
+        self.racks.get(rack)?.keys().next().copied()
+    }
+    /// A node states what its rack's links carry, or no more.
+    fn count_rack(&mut self, info: &NodeInfo, states: bool) {
+        let Some((rack, Some(capacity))) = &info.rack else { return };
+        let stated = self.racks.entry(rack.clone()).or_default();
+        let count = stated.entry(*capacity).or_default();
+        *count = if states { *count + 1 } else { count.saturating_sub(1) };
+        if *count == 0 {
+            stated.remove(capacity);
+        }
+        if stated.is_empty() {
+            self.racks.remove(rack);
+        }
     }
     /// Why a known object cannot be had: the last copies were spoiled, or those who hold it are away.
     pub(crate) fn no_source_of(&self, object: ObjectId) -> Refusal {
@@ -188,6 +202,10 @@ impl Catalog {
             other.path = None;
         }
         let mut greeting = Greeting { new_path: true, changed: true, displaced };
+        self.count_rack(&info, true);
+        if let Some(before) = self.nodes.get(&id).map(|node| node.info.clone()) {
+            self.count_rack(&before, false);
+        }
         match self.nodes.get_mut(&id) {
             None => {
                 let (holds, formerly) = Default::default();
@@ -353,6 +371,7 @@ impl Catalog {
 
     fn forget(&mut self, id: NodeId) {
         let node = self.nodes.remove(&id);
+        node.iter().for_each(|node| self.count_rack(&node.info, false));
         for object in node.iter().flat_map(|node| node.holds.keys()) {
             self.orphan(*object, id);
         }

@@ -84,13 +84,14 @@ impl Deliveries {
         task.passes_on =
             request.passes_on && selection::is_free(request) && request.spread == SpreadRule::Listed;
         let known = self.known(catalog, config);
-        let mut sources = known.candidates(&task);
-        match &place {
-            Some(Placement::Group { node: only, .. }) => sources.retain(|node| node == only),
+        let mut sources = match &place {
+            Some(Placement::Group { node: only, .. }) => {
+                known.candidates(&task).into_iter().filter(|node| node == only).collect()
+            }
             // Who passes it on need not hold it yet.
-            Some(Placement::Overlay(parents)) => sources.clone_from(&parents.nodes),
-            None => {}
-        }
+            Some(Placement::Overlay(parents)) => parents.nodes.clone(),
+            None => known.candidates(&task),
+        };
         if let Some(Placement::Overlay(parents)) = &place {
             (task.facts.residue_classes, task.facts.max_sources) = (parents.of, parents.of);
         }
@@ -105,7 +106,11 @@ impl Deliveries {
         let geometry = Geometry::fitting(bytes, rooms.fold(request.room, u16::min));
         (task.facts.symbol_size, task.needed) = (geometry.symbol_size(), geometry.total_symbols());
         task.facts.task = self.tasks.unused_task(turn.draws);
-        let starts = known.starts(task.facts.receiver, &sources);
+        // Members of groups and overlays have windows of their own.
+        let starts = match place {
+            None => known.starts(task.facts.receiver, &sources),
+            Some(_) => Vec::new(),
+        };
         task.facts.delivery = match &place {
             // As all members of the group.
             Some(_) => request.delivery.unwrap_or_default(),

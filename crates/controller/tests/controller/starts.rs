@@ -1,6 +1,6 @@
 //! What flows are told of their lines before they begin.
 
-use headwater_controller::ControllerConfig;
+use headwater_controller::{ControllerCommand, ControllerConfig};
 use headwater_units::{BitRate, Duration, NodeId};
 use headwater_wire::{
     Class, Control, Delivery, NodeInfo, Push, Request, SpreadRule, Start, ToController, ToReceiver, ToSource,
@@ -85,6 +85,27 @@ fn racks_in_between_count_unless_both_ends_stand_in_the_same() {
         rates(&pushes(&mut bench, RECEIVER, 1))
     };
     assert_eq!([told(rack("a")), told(rack("b")), told(None)], [[Some(900)], [Some(200)], [Some(200)]]);
+}
+
+#[test]
+fn of_what_nodes_state_for_their_rack_the_least_counts_that_is_still_stated() {
+    let told = |stated: &[Option<BitRate>], forgotten: bool| {
+        let mut bench = bench(&[]);
+        let in_rack = |n, rate| NodeInfo { rack: Some(("b".to_owned(), rate)), ..lines(n, mbit(1000)) };
+        bench.say(1, ToController::Hello(in_rack(1, mbit(200))));
+        bench.say(1, ToController::Hold(holding(1)));
+        stated.iter().for_each(|rate| bench.say(5, ToController::Hello(in_rack(5, *rate))));
+        if forgotten {
+            bench.lose_path(5);
+            bench.command(ControllerCommand::ForgetNode { node: NodeId([5; 32]) });
+        }
+        rates(&pushes(&mut bench, RECEIVER, 1))[0]
+    };
+    assert_eq!(told(&[], false), Some(200));
+    assert_eq!(told(&[mbit(100)], false), Some(100));
+    assert_eq!(told(&[mbit(100), mbit(100), mbit(300)], false), Some(200));
+    assert_eq!(told(&[mbit(100), None], false), Some(200));
+    assert_eq!(told(&[mbit(100)], true), Some(200));
 }
 
 #[test]
