@@ -11,7 +11,7 @@
 //!
 //! Knows nothing of tasks and flows: whoever asks says who may be chosen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_units::{Duration, NodeId, ObjectId, Time};
 
@@ -24,8 +24,10 @@ const LATE_SLOTS: u32 = 2;
 
 /// A tree changes at most so often because somebody holds up others.
 const RESPITE: Duration = Duration::from_secs(2);
-/// Among more members than so many, only the best so many by place and load are asked whether they may send, and how deep they are.
+/// Of more members than so many, first some of the same rack and some that have slots left in the tree are looked at.
 const MOST_RATED: usize = 256;
+const OF_THE_RACK: usize = 64;
+const WITH_SLOTS: usize = 32;
 /// One in the same rack is chosen although it has no slot left, unless it sends twice what it should already: two copies.
 const MOST_LOAD: u32 = 2000;
 
@@ -42,6 +44,10 @@ struct Overlay {
     /// Number of stripes.
     of: u8,
     members: BTreeMap<NodeId, Member>,
+    /// By stripe: members that may send it to one more.
+    free: Vec<BTreeSet<NodeId>>,
+    /// By rack: the members in it.
+    racks: BTreeMap<String, BTreeSet<NodeId>>,
     /// By stripe: when somebody became a leaf of its tree last because it held up others.
     demoted: Vec<Option<Time>>,
 }
@@ -83,6 +89,8 @@ pub(crate) struct Parents {
 
 /// What whoever asks knows of the nodes.
 pub(crate) struct Known<M, H> {
+    /// Only these members are looked at, if they are given.
+    pub(crate) among: Option<Vec<NodeId>>,
     /// Whether a node may be asked.
     pub(crate) may: M,
     /// Whether it has all of the object.
@@ -180,7 +188,7 @@ impl Overlays {
         let mut overlay = Overlay::new(symbol_size, of);
         for (it, slots) in receivers.iter().zip(slots) {
             let passes_on = slots.iter().any(|slots| *slots > 0);
-            overlay.members.insert(it.node, Member { slots, passes_on, ..Member::new(it.rack.clone(), of) });
+            overlay.insert(it.node, Member { slots, passes_on, ..Member::new(it.rack.clone(), of) });
         }
         let node_of = |stripe: usize, parent: Parent| match parent {
             Parent::Source => sources[stripe % sources.len()],
@@ -238,7 +246,7 @@ impl Overlays {
         self.leave(object, node);
         let overlay = self.overlays.get_mut(&object)?;
         let of = overlay.of;
-        overlay.members.insert(node, Member { passes_on, ..Member::new(rack.map(str::to_owned), of) });
+        overlay.insert(node, Member { passes_on, ..Member::new(rack.map(str::to_owned), of) });
         let nodes: Option<Vec<NodeId>> =
             (0..usize::from(of)).map(|stripe| overlay.choose(node, stripe, known)).collect();
         match nodes {
@@ -300,21 +308,21 @@ impl Overlays {
         last.is_none_or(|last| now >= last + RESPITE)
     }
 
-    /// Members that may be chosen to send a stripe to a receiver: all of few, and of many those that look best.
-    pub(crate) fn candidates(&self, object: ObjectId, (node, stripe): (NodeId, u8)) -> Vec<NodeId> {
-        let Some(overlay) = self.overlays.get(&object) else { return Vec::new() };
-        let passing_on = overlay.members.iter().filter(|(_, member)| member.passes_on);
-        if overlay.members.len() <= MOST_RATED {
-            return passing_on.map(|(node, _)| *node).collect();
-        }
-        let rack = overlay.members.get(&node).and_then(|member| member.rack.as_deref());
-        let mut rated: Vec<_> =
-            passing_on.map(|(other, member)| (member.rating(usize::from(stripe), rack), *other)).collect();
-        if rated.len() > MOST_RATED {
-            rated.select_nth_unstable(MOST_RATED);
-            rated.truncate(MOST_RATED);
-        }
-        rated.into_iter().map(|(_, other)| other).collect()
+    /// Members among which one is found that sends a stripe to a receiver, if an overlay is large: those of its rack, and some of those
+    /// that have slots left. `None`: they are few, and all are looked at.
+    pub(crate) fn likely(
+        &self,
+        object: ObjectId,
+        (node, stripe): (NodeId, u8),
+        rack: Option<&str>,
+    ) -> Option<Vec<NodeId>> {
+        let overlay = self.overlays.get(&object).filter(|it| it.members.len() > MOST_RATED)?;
+        let free = overlay.free.get(usize::from(stripe))?;
+        // Each receiver begins elsewhere, so that not all turn to the same.
+        let around = free.range(node..).chain(free.range(..node)).take(WITH_SLOTS);
+        let mates = rack.and_then(|rack| overlay.racks.get(rack)).into_iter().flatten().take(OF_THE_RACK);
+        let likely: BTreeSet<NodeId> = around.chain(mates).copied().collect();
+        Some(likely.into_iter().collect())
     }
 
     /// A receiver holds up those below it in a tree: one of them takes its place there, and it becomes a leaf. Who has that stripe from
@@ -343,10 +351,12 @@ impl Overlays {
         if let Some(member) = overlay.members.get_mut(&slow) {
             member.slots[stripe] = 0;
         }
+        overlay.note_free(slow, stripe);
         overlay.abandon(slow, stripe);
         for node in below.into_iter().filter(|node| *node != heir).chain([slow]) {
             overlay.abandon(node, stripe);
             let known = Known {
+                among: known.among.clone(),
                 may: |other| other != slow && (known.may)(other),
                 holds: &known.holds,
                 source: known.source,
@@ -360,7 +370,7 @@ impl Overlays {
     pub(crate) fn leave(&mut self, object: ObjectId, node: NodeId) -> Vec<NodeId> {
         let Some(overlay) = self.overlays.get_mut(&object) else { return Vec::new() };
         (0..usize::from(overlay.of)).for_each(|stripe| overlay.abandon(node, stripe));
-        let Some(gone) = overlay.members.remove(&node) else { return Vec::new() };
+        let Some(gone) = overlay.remove(node) else { return Vec::new() };
         for (stripe, children) in gone.children.iter().enumerate() {
             // Their way to the source is broken until they are mended.
             for child in children {
@@ -397,7 +407,7 @@ impl Overlays {
                 let children = (0..usize::from(of)).map(of_it).collect();
                 let slots = vec![1; usize::from(of)];
                 let member = Member { children, slots, ..Member::new(rack.map(str::to_owned), of) };
-                overlay.members.insert(node, member);
+                overlay.insert(node, member);
             }
             overlay.adopt(node, usize::from(stripe), parent);
         }
@@ -411,7 +421,36 @@ impl Overlays {
 
 impl Overlay {
     fn new(symbol_size: u16, of: u8) -> Self {
-        Overlay { symbol_size, of, members: BTreeMap::new(), demoted: vec![None; usize::from(of)] }
+        let stripes = usize::from(of);
+        let free = vec![BTreeSet::new(); stripes];
+        let (members, racks) = Default::default();
+        Overlay { symbol_size, of, members, free, racks, demoted: vec![None; stripes] }
+    }
+
+    fn insert(&mut self, node: NodeId, member: Member) {
+        if let Some(rack) = &member.rack {
+            self.racks.entry(rack.clone()).or_default().insert(node);
+        }
+        self.members.insert(node, member);
+        (0..usize::from(self.of)).for_each(|stripe| self.note_free(node, stripe));
+    }
+
+    fn remove(&mut self, node: NodeId) -> Option<Member> {
+        let member = self.members.remove(&node)?;
+        self.free.iter_mut().for_each(|free| _ = free.remove(&node));
+        if let Some(mates) = member.rack.as_ref().and_then(|rack| self.racks.get_mut(rack)) {
+            mates.remove(&node);
+        }
+        Some(member)
+    }
+
+    /// A member may send a stripe to one more, or no longer.
+    fn note_free(&mut self, node: NodeId, stripe: usize) {
+        let is_free = self.members.get(&node).is_some_and(|it| it.passes_on && it.free(stripe) > 0);
+        match is_free {
+            true => _ = self.free[stripe].insert(node),
+            false => _ = self.free[stripe].remove(&node),
+        }
     }
 
     /// From now on a receiver has a stripe from this node.
@@ -420,16 +459,19 @@ impl Overlay {
         if let Some(member) = self.members.get_mut(&node) {
             member.parents[stripe] = Some(parent);
         }
-        if let Some(parent) = self.members.get_mut(&parent) {
-            parent.children[stripe].push(node);
+        if let Some(above) = self.members.get_mut(&parent) {
+            above.children[stripe].push(node);
+            self.note_free(parent, stripe);
         }
     }
 
     /// From now on it has it from nobody.
     fn abandon(&mut self, node: NodeId, stripe: usize) {
         let before = self.members.get_mut(&node).and_then(|member| member.parents[stripe].take());
-        if let Some(parent) = before.and_then(|parent| self.members.get_mut(&parent)) {
-            parent.children[stripe].retain(|child| *child != node);
+        let Some(parent) = before else { return };
+        if let Some(above) = self.members.get_mut(&parent) {
+            above.children[stripe].retain(|child| *child != node);
+            self.note_free(parent, stripe);
         }
     }
 
@@ -459,8 +501,9 @@ impl Overlay {
         let may = |(other, member): &(&NodeId, &Member)| {
             **other != node && member.passes_on && (known.may)(**other)
         };
-        let candidates = self.members.iter().filter(may);
-        let rated = candidates.filter_map(|(other, member)| {
+        let likely = known.among.iter().flatten().filter_map(|other| self.members.get_key_value(other));
+        let all = self.members.iter().filter(|_| known.among.is_none());
+        let rated = likely.chain(all).filter(may).filter_map(|(other, member)| {
             let (is_overloaded, is_far, is_full, least, load) = member.rating(stripe, rack);
             let depth = self.depth(stripe, *other, node, &known.holds)?;
             Some(((is_overloaded, is_far, is_full, least, depth, load), *other))
@@ -472,14 +515,19 @@ impl Overlay {
 
     /// Slots for one that comes later, in those trees that have the fewest left.
     fn deal_slots(&mut self, node: NodeId) {
-        let mut left: Vec<(u32, usize)> = (0..usize::from(self.of))
-            .map(|stripe| (self.members.values().map(|member| member.free(stripe)).sum(), stripe))
-            .collect();
+        // Of many it is enough to know how many have some.
+        let slots_left = |stripe: usize| match self.members.len() > MOST_RATED {
+            true => self.free[stripe].len() as u32,
+            false => self.members.values().map(|member| member.free(stripe)).sum(),
+        };
+        let mut left: Vec<(u32, usize)> =
+            (0..usize::from(self.of)).map(|stripe| (slots_left(stripe), stripe)).collect();
         left.sort_unstable();
         let trees = left.iter().take(LATE_TREES).map(|(_, stripe)| *stripe).collect::<Vec<_>>();
         if let Some(member) = self.members.get_mut(&node) {
-            trees.into_iter().for_each(|stripe| member.slots[stripe] = LATE_SLOTS);
+            trees.iter().for_each(|stripe| member.slots[*stripe] = LATE_SLOTS);
         }
+        trees.into_iter().for_each(|stripe| self.note_free(node, stripe));
     }
 
     /// Trees need a few edges fewer than there are slots: everybody may send a whole copy, for those who come later.
@@ -492,13 +540,15 @@ impl Overlay {
             let trees = inside.len();
             (0..spare as usize).for_each(|n| *inside[n % trees] += 1);
         }
+        let members: Vec<NodeId> = self.members.keys().copied().collect();
+        for node in members {
+            (0..usize::from(self.of)).for_each(|stripe| self.note_free(node, stripe));
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -515,7 +565,7 @@ mod tests {
 
     /// These may be asked, and the source.
     fn only(may: impl Fn(NodeId) -> bool) -> Known<impl Fn(NodeId) -> bool, impl Fn(NodeId) -> bool> {
-        Known { may, holds: |_| false, source: Some(source()) }
+        Known { among: None, may, holds: |_| false, source: Some(source()) }
     }
 
     fn all() -> Known<impl Fn(NodeId) -> bool, impl Fn(NodeId) -> bool> {
@@ -554,6 +604,10 @@ mod tests {
                     self.below(*node, stripe).into_iter().collect()
                 );
                 prop_assert_ne!(member.parents[stripe], Some(*node));
+                let is_free = member.passes_on && member.free(stripe) > 0;
+                prop_assert_eq!(overlay.free[stripe].contains(node), is_free);
+                let mates = member.rack.as_ref().map(|rack| overlay.racks[rack].contains(node));
+                prop_assert_ne!(mates, Some(false));
                 prop_assert!(!member.is_done || member.parents[stripe].is_none());
                 let is_root =
                     |at: &NodeId| holders.contains(at) || overlay.members.get(at).is_none_or(|it| it.is_done);
@@ -565,8 +619,40 @@ mod tests {
                     "a circle"
                 );
             }
+            let listed = overlay.free.iter().chain(overlay.racks.values()).flatten();
+            for node in listed {
+                prop_assert!(overlay.members.contains_key(node), "{node:?} is gone");
+            }
             Ok(())
         }
+    }
+
+    #[test]
+    fn of_many_some_are_looked_at_that_have_slots_left_and_those_of_the_rack() {
+        let number = |n: u32| {
+            let mut id = [0; 32];
+            id[..4].copy_from_slice(&n.to_be_bytes());
+            NodeId(id)
+        };
+        let one = |n| Beginner { node: number(n), rack: Some((n / 32).to_string()), weight: 1.0 };
+        let mut overlays = Overlays::default();
+        overlays.begin(OBJECT, 1000, &[source()], &(0..2_000).map(one).collect::<Vec<_>>());
+        let (receiver, rack, mut found) = (number(700), (700 / 32).to_string(), 0);
+        for stripe in 0..8 {
+            let likely = overlays.likely(OBJECT, (receiver, stripe), Some(&rack)).unwrap();
+            assert!((WITH_SLOTS..=WITH_SLOTS + 32).contains(&likely.len()), "{}", likely.len());
+            let mates =
+                likely.iter().filter(|it| u32::from_be_bytes(it.0[..4].try_into().unwrap()) / 32 == 21);
+            assert_eq!(mates.count(), 32);
+            let known = Known { among: Some(likely.clone()), may: |_| true, holds: |_| false, source: None };
+            // Where it stands above all of them nobody is found.
+            let parent = overlays.mend(OBJECT, (receiver, stripe), &known);
+            found += u32::from(parent.is_some());
+            assert!(parent.is_none_or(|it| likely.contains(&it)));
+        }
+        assert!(found >= 6, "{found} of 8");
+        overlays.check(&BTreeSet::new()).unwrap();
+        assert_eq!(begun(200, 0).likely(OBJECT, (node(1), 0), None), None, "all of few");
     }
 
     #[test]
@@ -720,7 +806,7 @@ mod tests {
             for (at, (step, here, has_source)) in (0..).zip(steps) {
                 let may = |other: NodeId| here >> other.0[0] & 1 == 1;
                 let holds = |other| holders.contains(&other);
-                let known = Known { may, holds, source: has_source.then(source) };
+                let known = Known { among: None, may, holds, source: has_source.then(source) };
                 match step {
                     Step::Join(n, passes_on) => {
                         let rack = (n + rack).to_string();

@@ -7,12 +7,12 @@ use headwater_wire::Request;
 
 use super::Deliveries;
 use super::requests::spread;
-use crate::ControllerConfig;
 use crate::catalog::Catalog;
 use crate::overlay_membership::{Beginner, Known, Overlays, Parents};
 use crate::selection::{FlowPlan, Placement, is_free};
 use crate::tasks::{Flow, FlowState, Task};
 use crate::turn::Turn;
+use crate::{ControllerConfig, TaskRecord};
 
 /// A receiver that was not heard for so long is not counted on as a parent: it says ten times a second how it does, of many at least
 /// once.
@@ -187,7 +187,7 @@ impl Deliveries {
         let may = |node: NodeId| self.may_send(turn.now, catalog, node, object) && !held_up.contains(&node);
         let candidates: BTreeSet<NodeId> = self.overlays.members(object).filter(|node| may(*node)).collect();
         let holds = |node| catalog.holds(node, object);
-        let known = Known { may: |node| candidates.contains(&node), holds, source };
+        let known = Known { among: None, may: |node| candidates.contains(&node), holds, source };
         let moved = self.overlays.demote(turn.now, object, (slow, stripe), receiver, &known);
         turn.stats.demoted += u64::from(!moved.is_empty());
         for (node, parent) in moved {
@@ -246,38 +246,34 @@ impl Deliveries {
         is_barred: impl Fn(Time) -> bool,
     ) -> Option<NodeId> {
         let task = self.tasks.get(id)?;
-        let (object, receiver) = (task.facts.object, task.facts.receiver);
-        let may = |node: NodeId| {
-            self.may_send(now, catalog, node, object)
-                && !task.facts.distrusted.contains(&node)
-                && !task.barred.get(&node).is_some_and(|until| is_barred(*until))
+        let TaskRecord { object, receiver, symbol_size, .. } = task.facts;
+        let distrusted = task.facts.distrusted.clone();
+        let barred = task.barred.iter().filter(|(_, until)| is_barred(**until));
+        let barred: BTreeSet<NodeId> = barred.map(|(node, _)| *node).collect();
+        let may = |all: &Self, node: NodeId| {
+            let failed = distrusted.contains(&node) || barred.contains(&node);
+            !failed && all.may_send(now, catalog, node, object)
         };
         let known = self.known(catalog, config);
-        let sources = known.sources_of(object, task.facts.symbol_size, |node| node != receiver && may(node));
+        let sources = known.sources_of(object, symbol_size, |node| node != receiver && may(self, node));
         let source = sources.get(usize::from(stripe) % sources.len().max(1)).copied();
         if !self.overlays.has(object, receiver) {
             // Nothing is known of its overlay.
             return source;
         }
         let holds = |node| catalog.holds(node, object);
-        let candidates = self.candidates(object, (receiver, stripe), may);
-        let known = Known { may: |node| candidates.contains(&node), holds, source };
-        self.overlays.mend(object, (receiver, stripe), &known)
-    }
-
-    /// Members of an overlay that may send a stripe to a receiver.
-    fn candidates(
-        &self,
-        object: ObjectId,
-        place: (NodeId, u8),
-        may: impl Fn(NodeId) -> bool,
-    ) -> BTreeSet<NodeId> {
-        let best = self.overlays.candidates(object, place);
-        let found: BTreeSet<NodeId> = best.into_iter().filter(|node| may(*node)).collect();
-        match found.is_empty() {
-            true => self.overlays.members(object).filter(|node| may(*node)).collect(),
-            false => found,
+        let likely = self.overlays.likely(object, (receiver, stripe), catalog.rack_of(receiver));
+        if let Some(likely) = likely {
+            let among = Some(likely.into_iter().filter(|node| may(self, *node)).collect());
+            let known = Known { among, may: |_| true, holds, source: None };
+            if let Some(found) = self.overlays.mend(object, (receiver, stripe), &known) {
+                return Some(found);
+            }
         }
+        let members = self.overlays.members(object);
+        let candidates: BTreeSet<NodeId> = members.filter(|node| may(self, *node)).collect();
+        let known = Known { among: None, may: |node| candidates.contains(&node), holds, source };
+        self.overlays.mend(object, (receiver, stripe), &known)
     }
 
     /// Where a receiver is put, and with symbols of which size, that asks for an object when others pass it on to each other already.
@@ -296,14 +292,24 @@ impl Deliveries {
         }
         let known = self.known(catalog, config);
         let source = known.sources_of(object, symbol_size, |other| other != node).first().copied();
-        let may = |other: NodeId| self.may_send(now, catalog, other, object);
-        let stripes = self.overlays.stripes(object);
-        let candidates: BTreeSet<NodeId> =
-            stripes.flat_map(|stripe| self.candidates(object, (node, stripe), may)).collect();
-        let holds = |other| catalog.holds(other, object);
-        let known = Known { may: |other| candidates.contains(&other), holds, source };
+        let may = |all: &Self, other: NodeId| all.may_send(now, catalog, other, object);
+        let (holds, rack) = (|other| catalog.holds(other, object), catalog.rack_of(node));
         let passes_on = passes_on && catalog.path_of(node).is_some();
-        let parents = self.overlays.join(object, (node, catalog.rack_of(node)), passes_on, &known)?;
+        let stripes = self.overlays.stripes(object);
+        let likely: Option<Vec<Vec<NodeId>>> =
+            stripes.map(|stripe| self.overlays.likely(object, (node, stripe), rack)).collect();
+        if let Some(likely) = likely {
+            let likely: BTreeSet<NodeId> = likely.into_iter().flatten().collect();
+            let among = Some(likely.into_iter().filter(|other| may(self, *other)).collect());
+            let known = Known { among, may: |_| true, holds, source: None };
+            if let Some(parents) = self.overlays.join(object, (node, rack), passes_on, &known) {
+                return Some((Placement::Overlay(parents), symbol_size));
+            }
+        }
+        let members = self.overlays.members(object);
+        let candidates: BTreeSet<NodeId> = members.filter(|other| may(self, *other)).collect();
+        let known = Known { among: None, may: |other| candidates.contains(&other), holds, source };
+        let parents = self.overlays.join(object, (node, rack), passes_on, &known)?;
         Some((Placement::Overlay(parents), symbol_size))
     }
 
