@@ -7,22 +7,57 @@
 //! when that changes.
 //!
 //! * [`theta`]: PPUSH Alg. 1, the weight of every push flow.
+//! * [`coflow`]: coflows over a matrix of ports: Varys, Aalo, Sincronia and others, and Courier around any of them.
+//!
+//! One trait serves both. Its first parameter is the form of the demand, its second that of the plan: a [`Demand`] has paths over
+//! any links and finds a share by the flow's id; a [`coflow::PortDemand`] has two ports per flow, and its plan is a list in the
+//! order of the demand's flows, since looking up 10^5 flows in a tree at each event costs more than the plan itself.
 
 use std::collections::BTreeSet;
 
 use headwater_fabric::{LinkId, Path};
-use headwater_units::{BitRate, Bytes, FlowId, TaskId, Theta, Time};
+use headwater_units::{BitRate, Bytes, Duration, FlowId, TaskId, Theta, Time};
 use thiserror::Error;
 
+pub mod coflow;
 pub mod theta;
 
 /// Decides who gets how much.
-pub trait Policy {
+pub trait Policy<D = Demand, P = Plan> {
     /// Gives each flow of the demand its share, at this time.
     ///
     /// # Errors
     /// [`PlanError`] if the demand contradicts itself, or goes over links that the policy does not know.
-    fn plan(&self, now: Time, demand: &Demand) -> Result<Plan, PlanError>;
+    fn plan(&self, now: Time, demand: &D) -> Result<P, PlanError>;
+
+    /// When it must be asked again.
+    fn wakes(&self) -> Wakes {
+        Wakes::ARRIVALS_AND_ENDS
+    }
+
+    /// How much a coflow that has sent this much must have sent for its plan to change; `None` if what is sent changes nothing.
+    fn next_threshold(&self, _sent: Bytes) -> Option<Bytes> {
+        None
+    }
+}
+
+/// Events after which a policy's last plan no longer holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wakes {
+    /// A coflow arrives.
+    pub arrival: bool,
+    /// The last flow of a coflow ends.
+    pub coflow_end: bool,
+    /// A flow ends.
+    pub flow_end: bool,
+    /// The period of coordination: ends of flows and thresholds wake it only at the next whole multiple of this. `None`: at once.
+    pub tick: Option<Duration>,
+}
+
+impl Wakes {
+    /// Arrivals and ends of coflows, at once.
+    pub const ARRIVALS_AND_ENDS: Wakes =
+        Wakes { arrival: true, coflow_end: true, flow_end: false, tick: None };
 }
 
 /// Everything that wants to be sent now.
@@ -173,6 +208,27 @@ pub enum PlanError {
     /// The floor must lie above 0 and at most at 1.
     #[error("theta floor {0} is not in (0, 1]")]
     Floor(Theta),
+    /// A flow uses a port that the switch lacks.
+    #[error("flow {flow} uses port {port}, and the switch has {ports}, numbered from 0")]
+    UnknownPort {
+        /// The flow.
+        flow: FlowId,
+        /// The port.
+        port: u16,
+        /// How many there are.
+        ports: usize,
+    },
+    /// Coflows must ascend by arrival and task, the flows of each by source, receiver and id.
+    #[error("task {0} or one of its flows is out of order")]
+    Unordered(TaskId),
+    /// A host must have at least one lane (Courier MaxNum).
+    #[error("MaxNum is 0, so no host could ever start a flow; set it to 1 or more (10 is the default)")]
+    NoLanes,
+    /// Flows of no size cannot be split (Courier MinSize).
+    #[error(
+        "MinSize is 0, so an empty flow would be split forever; set it to 1 byte or more (1 MiB is the default)"
+    )]
+    NoMinSize,
     /// A ceiling must be a number, not negative; that of unmeasured paths not below the floor.
     #[error("theta ceiling {0} is not a usable number")]
     Ceiling(Theta),

@@ -17,6 +17,6 @@ pub use id::{
     BlockIndex, ESI_LIMIT, Esi, FetchId, FlowId, FlowKey, NodeId, ObjectId, PacketNumber, ParseIdError,
     PathId, SymbolId, TaskId,
 };
-pub use quantity::{BitRate, Bytes, Packets, Symbols, Theta};
+pub use quantity::{BitRate, Bytes, FluidRate, Packets, Symbols, Theta};
 pub use text::ParseQuantityError;
 pub use time::{Duration, Time};

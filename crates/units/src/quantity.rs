@@ -79,6 +79,10 @@ amount!(
     BitRate(u64), 0, u64::saturating_add, u64::saturating_sub
 );
 amount!(
+    /// A rate in bits per second; fractional, as a policy divides a port among many flows.
+    FluidRate(f64), 0.0, |a, b| a + b, |a, b| (a - b).max(0.0)
+);
+amount!(
     /// The weight of a push flow (PPUSH §III-B): flows on one bottleneck get rates in proportion to it.
     Theta(f64), 0.0, |a, b| a + b, |a, b| (a - b).max(0.0)
 );
@@ -160,6 +164,13 @@ impl fmt::Display for BitRate {
         }
     }
 }
+impl From<BitRate> for FluidRate {
+    /// Exact up to 2^53 bit/s.
+    fn from(rate: BitRate) -> FluidRate {
+        FluidRate(rate.0 as f64)
+    }
+}
+
 impl fmt::Display for Symbols {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} symbols", self.0)
