@@ -15,6 +15,7 @@ use crate::text;
 mod apart;
 mod bounds;
 mod cast;
+pub mod coflow_trace;
 mod draw;
 mod generate;
 mod group;
