@@ -1,5 +1,7 @@
 //! `headwater lab`: its options, its bar and its tables. What it does is [`headwater_lab`].
 
+mod coflow;
+
 use std::fmt::Write;
 use std::io;
 use std::num::NonZero;
@@ -38,6 +40,8 @@ pub(crate) enum LabCommand {
     Run(Box<RunArgs>),
     /// Write the page of every claim beside ours, with plots, from stored results
     Report(ReportArgs),
+    /// Compare coflow policies on a trace: completion times by width and length, as a table and a plot
+    Coflow(coflow::CoflowArgs),
 }
 
 /// Which experiments there are.
@@ -213,11 +217,13 @@ impl std::convert::From<LabError> for Failure {
             LabError::Nothing
             | LabError::StoreSmall
             | LabError::NoCheckout { .. }
+            | LabError::PlotName { .. }
             | LabError::Captures { .. } => Failure::Usage(UsageError::Options(text)),
             LabError::Write { path, source, .. } if source.kind() == io::ErrorKind::StorageFull => {
                 Failure::App(AppError::Io { doing: format!("cannot write {}", path.display()), source })
             }
             LabError::Stopped { .. } => Failure::App(AppError::Interrupted { resumable: true }),
+            LabError::CoflowsStopped => Failure::App(AppError::Interrupted { resumable: false }),
             _ => Failure::App(AppError::Failed(text)),
         }
     }
@@ -230,6 +236,7 @@ pub(crate) fn act(command: &LabCommand, terminal: &Terminal, shutdown: &Shutdown
         LabCommand::List(args) => list(args, terminal),
         LabCommand::Run(args) => run(args, terminal, shutdown),
         LabCommand::Report(args) => report(args, terminal),
+        LabCommand::Coflow(args) => coflow::act(args, terminal, shutdown),
     })
 }
 

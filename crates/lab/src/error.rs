@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use headwater_experiment::experiment::{Engine, ExperimentError};
 use headwater_experiment::table::TableError;
+use headwater_experiment::workload::coflow_trace::TraceError;
 use thiserror::Error;
 
 /// Why the lab did not do what was asked.
@@ -122,6 +123,34 @@ pub enum LabError {
         title: String,
         /// What the canvas said.
         reason: String,
+    },
+    /// A coflow trace is wrong.
+    #[error("{}: {source}", path.display())]
+    Trace {
+        /// Which.
+        path: PathBuf,
+        /// Where, and what is wrong.
+        source: Box<TraceError>,
+    },
+    /// A policy cannot be run on a trace.
+    #[error("{policy}: {reason}")]
+    Coflow {
+        /// Which.
+        policy: String,
+        /// Why.
+        reason: String,
+    },
+    /// A thread of coflow runs is gone.
+    #[error("a run ended without a result; this is a bug, please report it with the trace")]
+    CoflowThread,
+    /// The user stopped coflow runs.
+    #[error("stopped; nothing is kept")]
+    CoflowsStopped,
+    /// A plot's format is not known.
+    #[error("{}: plots are SVG or PNG; give a name that ends in .svg or .png", path.display())]
+    PlotName {
+        /// The file.
+        path: PathBuf,
     },
     /// Threads cannot be started.
     #[error("cannot start threads: {0}")]

@@ -7,6 +7,7 @@
 //! ```text
 //!   catalogue (what there is) -> run -> pool (threads) -> run_file (finished runs) -> join, verdicts
 //!                                                         results (what is kept) -> report -> chart
+//!   coflow (a user's trace and some policies)                                     ->           chart
 //! ```
 //!
 //! What it does not do: compute anything about a network, or choose a pass line.
@@ -14,6 +15,7 @@
 mod catalogue;
 mod chart;
 mod checkout;
+mod coflow;
 mod columns;
 mod error;
 mod estimate;
@@ -31,6 +33,9 @@ mod run_file;
 
 pub use catalogue::{Catalogue, Chosen};
 pub use checkout::Checkout;
+pub use coflow::{
+    CoflowLine, CoflowOptions, CoflowOutcome, PlotFormat, draw_coflows, plot_format, read_trace, run_coflows,
+};
 pub use error::LabError;
 pub use list::{ClaimLine, ExperimentLine, JobCount, StoredVerdict, list};
 pub use machine::Machine;
