@@ -59,9 +59,8 @@ impl CoflowTrace {
             let line = bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count() + 1;
             TraceError { line, field: "text".to_owned(), problem: Problem::NotText }
         })?;
-        // The last line may or may not end with a newline.
-        let text = text.strip_suffix('\n').unwrap_or(text);
-        let mut lines = text.split('\n').zip(1..);
+        let whole = text.strip_suffix('\n');
+        let mut lines = whole.unwrap_or(text).split('\n').zip(1..);
         let (head, _) = lines.next().unwrap_or(("", 1));
         let mut head = Fields::of(head, 1);
         let ports = head.number("number of ports", 1, u64::from(u16::MAX))? as u16;
@@ -79,7 +78,11 @@ impl CoflowTrace {
             let problem = Problem::FewerCoflows { count, found: coflows.len() };
             return Err(wrong(coflows.len() + 2, "line", problem));
         }
-        Ok(CoflowTrace { ports, coflows })
+        // The last number could have lost digits without any other sign.
+        match whole {
+            Some(_) => Ok(CoflowTrace { ports, coflows }),
+            None => Err(wrong(coflows.len() + 1, "end of file", Problem::NoNewline)),
+        }
     }
 
     /// The trace as text, which reads back as the same.

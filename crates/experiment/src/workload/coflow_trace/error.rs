@@ -98,6 +98,9 @@ pub enum Problem {
         /// So far.
         flows: u64,
     },
+    /// The last line has no end.
+    #[error("the last line does not end with a newline; the file may be truncated, else add one")]
+    NoNewline,
     /// The file ends too early.
     #[error(
         "there are {found} coflows, and the first line says {count}; the file may be truncated, else correct the first line"
