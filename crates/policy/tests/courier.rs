@@ -144,10 +144,12 @@ fn what_moves_bytes_but_changes_no_decision_keeps_the_signature() {
     let limits = Limits::default();
     let schedule = |bytes: u64, speed: f64| Schedule::Rates(vec![(flow(1, 0, 9, bytes), rate(speed))]);
     let of = |schedule: &Schedule| Signature::of(schedule, &limits);
-    let before = of(&schedule(9 * MIB, 1e6));
-    assert_eq!(before, of(&schedule(8 * MIB, 1.001e6)), "sizes shrink and rates tremble all the time");
-    assert_ne!(before, of(&schedule(9 * MIB, 1.05e6)));
-    assert_ne!(before, of(&schedule(MIB, 1e6)), "it can no longer be split");
+    // In the middle of a step of 1 %.
+    let speed = 1.01_f64.powi(1_000);
+    let before = of(&schedule(9 * MIB, speed));
+    assert_eq!(before, of(&schedule(8 * MIB, speed * 1.004)), "sizes shrink and rates tremble all the time");
+    assert_ne!(before, of(&schedule(9 * MIB, speed * 1.02)));
+    assert_ne!(before, of(&schedule(MIB, speed)), "it can no longer be split");
     let two = vec![(flow(1, 0, 9, 5), Rank(0)), (flow(2, 0, 9, 5), Rank(1))];
     let reversed = two.iter().rev().copied().collect();
     assert_eq!(of(&Schedule::Ranks(two)), of(&Schedule::Ranks(reversed)));

@@ -73,7 +73,8 @@ pub enum BetweenQueues {
 /// D-CLAS as rates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Aalo {
-    ports: Ports,
+    /// What hosts can send and receive.
+    pub ports: Ports,
     /// The queues.
     pub queues: Queues,
     /// How queues share a port.
