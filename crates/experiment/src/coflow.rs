@@ -29,7 +29,8 @@ pub struct Setup {
 /// [`CoflowError`] if a limit is 0, or epochs are not whole steps.
 pub fn complete(trace: &CoflowTrace, setup: &Setup, policy: PolicyName) -> Result<Vec<f64>, CoflowError> {
     let ports = Ports::even(setup.ports, setup.rate);
-    let (rule, sizes) = policy.policy(&ports)?;
-    let done = headwater_sim::coflow::run(&ports, &trace.specs(setup.ports), &*rule, sizes, setup.clock)?;
+    let specs = trace.specs(setup.ports);
+    let (rule, sizes) = policy.policy(&ports, &specs)?;
+    let done = headwater_sim::coflow::run(&ports, &specs, &*rule, sizes, setup.clock)?;
     Ok(done.iter().map(|done| done.completion_time().as_secs_f64()).collect())
 }

@@ -2,7 +2,7 @@
 
 use headwater_policy::coflow::{
     Aalo, AaloOrder, BetweenQueues, DjangoLike, Fair, Fifo, Port, PortCoflow, PortDemand, PortFlow, PortPlan,
-    Ports, Queues, Scf, Sincronia, Varys, bssi,
+    Ports, Queues, Scf, Sincronia, SincroniaOffline, Varys, bssi,
 };
 use headwater_policy::{PlanError, Policy, Rank, Share};
 use headwater_units::{BitRate, Bytes, FlowId, FluidRate, TaskId, Time};
@@ -158,6 +158,16 @@ fn bssi_scales_what_others_would_have_waited() {
     assert_eq!(bssi(&demand(&[a, b, both])).unwrap(), [1, 2, 0]);
 }
 
+/// The order of the beginning stays, whatever has been sent since; who was not known then is last.
+#[test]
+fn offline_the_order_is_that_of_all_coflows_before_any_has_come() {
+    let all = demand(&[coflow(1, &[(0, 1, 900)]), coflow(2, &[(0, 1, 300)]), coflow(3, &[(0, 1, 500)])]);
+    let policy = SincroniaOffline::new(&all).unwrap();
+    let later = demand(&[coflow(1, &[(0, 1, 1)]), coflow(3, &[(0, 1, 500)]), coflow(7, &[(0, 1, 2)])]);
+    assert_eq!((ranks(&policy, &all), ranks(&policy, &later)), (vec![2, 0, 1], vec![1, 0, 2]));
+    assert_eq!(ranks(&Sincronia, &later), [0, 2, 1]);
+}
+
 #[test]
 fn django_like_lets_each_host_have_its_most_important_flows_only() {
     let first = coflow(1, &[(0, 1, 1_000), (0, 2, 1_000), (0, 3, 1_000)]);
@@ -233,16 +243,20 @@ proptest! {
         }
     }
 
-    /// The first coflow in Aalo's order gets something for each of its flows.
+    /// No starvation where it is promised: of every flow under fair sharing, of the first coflow of every queue where queues have
+    /// weights, and of the first coflow of all where they have not.
     #[test]
-    fn the_first_coflow_of_the_first_queue_never_waits(demand in any_demand()) {
-        let order = AaloOrder::default();
-        let plan = order.plan(Time::ZERO, &demand).unwrap();
-        let rates = rates(&Aalo::new(ports()), &demand);
-        for (at, rate) in rates.iter().enumerate() {
-            if plan.share(at) == Some(Share::Rank(Rank(0))) {
-                prop_assert!(*rate > 0.0);
-            }
+    fn who_is_promised_something_gets_it(demand in any_demand()) {
+        let fair = Fair.plan(Time::ZERO, &demand).unwrap();
+        prop_assert!((0..demand.len()).all(|at| fair.share(at).is_some()));
+        let queue = |at: usize| Queues::default().of(demand.coflows[at].sent);
+        let is_first = |at: usize| (0..at).all(|before| queue(before) != queue(at));
+        let weighted = rates(&Aalo { between: BetweenQueues::Weighted, ..Aalo::new(ports()) }, &demand);
+        let strict = rates(&Aalo::new(ports()), &demand);
+        let order = ranks(&AaloOrder::default(), &demand);
+        for ((coflow, _), (weighted, strict)) in demand.flows().zip(weighted.iter().zip(&strict)) {
+            prop_assert!(!is_first(coflow) || *weighted > 0.0);
+            prop_assert!(order[coflow] > 0 || *strict > 0.0);
         }
     }
 

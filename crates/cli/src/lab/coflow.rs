@@ -29,8 +29,9 @@ The trace has the format of the public coflow benchmark: a line `PORTS COFLOWS`,
 mappers, the port of each, number of reducers, and PORT:MB of each (ports count from 0, a MB is 2^20 bytes, mappers send even parts).
 
 Policies: fair (per flow, max-min), fifo, scf (the coflow with the least left first), varys (SEBF and MADD), aalo (D-CLAS as rates),
-aalo-order (D-CLAS as an order), sincronia (BSSI), each also as NAME+courier (Courier's agents, 10 lanes per host; they ask at every
-end of a flow, which suits traces of some thousand flows), and django-like:N (Varys with N flows per host at most).
+aalo-order (D-CLAS as an order), sincronia (BSSI at each arrival and end), sincronia-offline (BSSI once, over the whole trace), each also
+as NAME+courier (Courier's agents, 10 lanes per host; they ask at every end of a flow, which suits traces of some thousand flows), and
+django-like:N (Varys with N flows per host at most).
 
 The network is one switch that never blocks. Flows that stay on their port take no time. A coflow of at most 50 flows is narrow, one
 whose flows are all below 5 MB is short.

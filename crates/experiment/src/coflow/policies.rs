@@ -6,9 +6,11 @@ use std::str::FromStr;
 use headwater_policy::Policy;
 use headwater_policy::coflow::courier::{Courier, Limits};
 use headwater_policy::coflow::{
-    Aalo, AaloOrder, DjangoLike, Fair, Fifo, PortDemand, PortPlan, Ports, Scf, Sincronia, Varys,
+    Aalo, AaloOrder, DjangoLike, Fair, Fifo, PortCoflow, PortDemand, PortFlow, PortPlan, Ports, Scf,
+    Sincronia, SincroniaOffline, Varys,
 };
-use headwater_sim::coflow::{CoflowError, Sizes};
+use headwater_sim::coflow::{CoflowError, CoflowSpec, Sizes};
+use headwater_units::{Bytes, FlowId};
 
 /// A policy for the ports of a switch.
 type Boxed = Box<dyn Policy<PortDemand, PortPlan>>;
@@ -30,6 +32,8 @@ pub enum Scheduler {
     AaloOrder,
     /// `sincronia`: BSSI at each arrival and end.
     Sincronia,
+    /// `sincronia-offline`: BSSI once, over all coflows of the trace.
+    SincroniaOffline,
 }
 
 /// A policy that can be run.
@@ -44,7 +48,7 @@ pub enum PolicyName {
 }
 
 /// Every scheduler's name.
-pub const NAMES: [(&str, Scheduler); 7] = [
+pub const NAMES: [(&str, Scheduler); 8] = [
     ("fair", Scheduler::Fair),
     ("fifo", Scheduler::Fifo),
     ("scf", Scheduler::Scf),
@@ -52,6 +56,7 @@ pub const NAMES: [(&str, Scheduler); 7] = [
     ("aalo", Scheduler::Aalo),
     ("aalo-order", Scheduler::AaloOrder),
     ("sincronia", Scheduler::Sincronia),
+    ("sincronia-offline", Scheduler::SincroniaOffline),
 ];
 
 /// What follows a scheduler's name where Courier carries its flows.
@@ -67,17 +72,20 @@ impl Scheduler {
         match self {
             Scheduler::Scf | Scheduler::Varys | Scheduler::Sincronia => Sizes::Known,
             Scheduler::Fair | Scheduler::Fifo | Scheduler::Aalo | Scheduler::AaloOrder => Sizes::Hidden,
+            // It was told all sizes before the run.
+            Scheduler::SincroniaOffline => Sizes::Hidden,
         }
     }
 }
 
 impl PolicyName {
-    /// The policy on these ports, and whether it is told sizes.
+    /// The policy on these ports for these coflows, and whether it is told sizes.
     ///
     /// # Errors
     /// [`CoflowError`] if a limit is 0.
-    pub(super) fn policy(self, ports: &Ports) -> Result<(Boxed, Sizes), CoflowError> {
+    pub(super) fn policy(self, ports: &Ports, specs: &[CoflowSpec]) -> Result<(Boxed, Sizes), CoflowError> {
         let ports = ports.clone();
+        let offline = || SincroniaOffline::new(&all_at_once(specs));
         Ok(match self {
             PolicyName::DjangoLike(flows) => (Box::new(DjangoLike::new(ports, flows)?), Sizes::Known),
             PolicyName::Alone(scheduler) => {
@@ -89,6 +97,7 @@ impl PolicyName {
                     Scheduler::Aalo => Box::new(Aalo::new(ports)),
                     Scheduler::AaloOrder => Box::new(AaloOrder::default()),
                     Scheduler::Sincronia => Box::new(Sincronia),
+                    Scheduler::SincroniaOffline => Box::new(offline()?),
                 };
                 (policy, scheduler.sizes())
             }
@@ -102,12 +111,31 @@ impl PolicyName {
                     Scheduler::Aalo => Box::new(Courier::new(Aalo::new(ports), limits)?),
                     Scheduler::AaloOrder => Box::new(Courier::new(AaloOrder::default(), limits)?),
                     Scheduler::Sincronia => Box::new(Courier::new(Sincronia, limits)?),
+                    Scheduler::SincroniaOffline => Box::new(Courier::new(offline()?, limits)?),
                 };
                 // The agents must know what they carry, whatever the scheduler knows.
                 (policy, Sizes::Known)
             }
         })
     }
+}
+
+/// All coflows of a run as if they were here at once.
+fn all_at_once(specs: &[CoflowSpec]) -> PortDemand {
+    let coflow = |spec: &CoflowSpec| {
+        let travels = spec.flows.iter().filter(|it| it.source != it.receiver && it.bytes > Bytes::ZERO);
+        let flow = |it: &headwater_sim::coflow::FlowSpec| PortFlow {
+            flow: FlowId(0),
+            remaining: Some(it.bytes),
+            source: it.source,
+            receiver: it.receiver,
+        };
+        let (task, arrival, weight) = (spec.task, spec.arrival, spec.weight);
+        PortCoflow { task, arrival, weight, sent: Bytes::ZERO, flows: travels.map(flow).collect() }
+    };
+    let mut coflows: Vec<PortCoflow> = specs.iter().map(coflow).collect();
+    coflows.sort_by_key(|coflow| (coflow.arrival, coflow.task));
+    PortDemand { coflows }
 }
 
 impl fmt::Display for PolicyName {

@@ -3,7 +3,7 @@
 //! * [`Fair`], [`Fifo`], [`Scf`]: per-flow fair sharing; coflows by arrival; the smallest coflow first.
 //! * [`Varys`]: smallest effective bottleneck first, all flows of a coflow end together.
 //! * [`Aalo`], [`AaloOrder`]: queues by what a coflow has sent; sizes may be hidden.
-//! * [`Sincronia`]: an order by bottleneck, select, scale, iterate.
+//! * [`Sincronia`], [`SincroniaOffline`]: an order by bottleneck, select, scale, iterate.
 //! * [`DjangoLike`]: Varys with at most so many flows per host.
 //! * [`courier`]: flows of one pair merged, selected and split, around any of these.
 //!
@@ -26,7 +26,7 @@ pub use aalo::{Aalo, AaloOrder, BetweenQueues, Queues};
 pub use django_like::DjangoLike;
 pub use ordered::{Fair, Fifo, Scf};
 pub use ports::{Port, Ports};
-pub use sincronia::{Sincronia, bssi};
+pub use sincronia::{Sincronia, SincroniaOffline, bssi};
 pub use varys::Varys;
 
 use super::{PlanError, Rank, Share};

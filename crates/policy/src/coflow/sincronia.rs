@@ -4,14 +4,14 @@
 //! goes last; the others' weights shrink by what they would have waited for it there; and so on with the rest. Any rates that
 //! follow the order and leave no port idle end coflows within four times the least average; here flows take them greedily.
 //!
-//! Offline is [`bssi`] over all coflows at once. Online, [`Sincronia`] orders what is left anew whenever a coflow comes or ends. The
-//! published online algorithm admits coflows in epochs of doubling length by a linear program; it is not here.
+//! Offline, [`SincroniaOffline`] orders all coflows once, before any has come. Online, [`Sincronia`] orders what is left anew whenever a
+//! coflow comes or ends. The published online algorithm admits coflows in epochs of doubling length by a linear program; it is not here.
 
-use headwater_units::Time;
+use headwater_units::{TaskId, Time};
 
 use super::ports::Port;
 use super::{PortDemand, PortPlan};
-use crate::{PlanError, Policy};
+use crate::{PlanError, Policy, Wakes};
 
 /// BSSI over what is left, at each arrival and end of a coflow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +22,45 @@ impl Policy<PortDemand, PortPlan> for Sincronia {
     /// [`PlanError::UnknownSize`] if a size is hidden.
     fn plan(&self, _now: Time, demand: &PortDemand) -> Result<PortPlan, PlanError> {
         Ok(PortPlan::in_order(demand, &bssi(demand)?))
+    }
+}
+
+/// One order for a whole run, by BSSI over coflows that are all known beforehand, as if all came at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SincroniaOffline {
+    /// Every coflow's place, ascending by task.
+    places: Vec<(TaskId, usize)>,
+}
+
+impl SincroniaOffline {
+    /// The order of these coflows, each with all its flows.
+    ///
+    /// # Errors
+    /// [`PlanError::UnknownSize`] if a size is hidden.
+    pub fn new(all: &PortDemand) -> Result<SincroniaOffline, PlanError> {
+        let order = bssi(all)?.into_iter().enumerate();
+        let mut places: Vec<_> = order.map(|(place, at)| (all.coflows[at].task, place)).collect();
+        places.sort_unstable();
+        Ok(SincroniaOffline { places })
+    }
+
+    /// A coflow that was not known beforehand comes after all others.
+    fn place(&self, task: TaskId) -> usize {
+        let known = self.places.binary_search_by_key(&task, |(task, _)| *task);
+        known.map_or(usize::MAX, |at| self.places[at].1)
+    }
+}
+
+impl Policy<PortDemand, PortPlan> for SincroniaOffline {
+    fn plan(&self, _now: Time, demand: &PortDemand) -> Result<PortPlan, PlanError> {
+        let mut order: Vec<usize> = (0..demand.coflows.len()).collect();
+        order.sort_by_key(|&at| self.place(demand.coflows[at].task));
+        Ok(PortPlan::in_order(demand, &order))
+    }
+
+    fn wakes(&self) -> Wakes {
+        // An end leaves the order of the others as it is.
+        Wakes { arrival: true, coflow_end: false, flow_end: false, tick: None }
     }
 }
 
