@@ -6,15 +6,19 @@
 
 use std::hash::Hasher as _;
 
-use headwater_units::FlowKey;
+use headwater_units::{BitRate, FlowKey};
 use headwater_wire::{
-    Body, HEADER, HeaderKey, PRELUDE, Parsed, emit, mark_trimmed, parse, parse_trimmed, peek_flow,
+    Body, HEADER, HeaderKey, PRELUDE, Parsed, SCHEDULING_AT, emit, lower_offer, mark_trimmed, parse,
+    parse_trimmed, peek_flow,
 };
 use libfuzzer_sys::fuzz_target;
 use siphasher::sip::SipHasher24;
 
 const KEY: [u8; 32] = [7; 32];
 const KIND_SYMBOL: u8 = 1;
+const KIND_SCHEDULED: u8 = 0;
+const FLAG_SCHEDULED: u8 = 16;
+const OFFER_AT: usize = SCHEDULING_AT + 7;
 const SYMBOL_HEADER: usize = 8;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -38,13 +42,28 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(parse(&again, &key).as_ref(), Ok(&parsed));
 
     // What a switch may do to it leaves the header believable.
+    assert_eq!(
+        parsed.datagram.body.negotiated().is_some(),
+        lower_offer(&mut again, BitRate::new(u64::MAX)).is_some()
+    );
+    assert_eq!(parse(&again, &key).as_ref(), Ok(&parsed), "an offer below the limit stays");
+    let mut unoffered = again.clone();
+    if lower_offer(&mut unoffered, BitRate::ZERO).is_some() {
+        let lowered = parse(&unoffered, &key).expect("the tag does not cover the offer").datagram;
+        assert_eq!(lowered.body.negotiated().map(|(_, it)| it.offer()), Some(BitRate::ZERO));
+    }
     if let Some(left) = mark_trimmed(&mut again) {
         let Parsed { datagram, payload } = parse(&again[..left], &key).expect("a trimmed symbol parses");
-        let (Body::Symbol(trimmed), Body::Symbol(whole)) = (&datagram.body, &parsed.datagram.body) else {
-            panic!("only symbols are trimmed");
-        };
-        assert!(trimmed.trimmed && payload.is_empty());
-        assert_eq!((trimmed.symbol, trimmed.number), (whole.symbol, whole.number));
+        assert!(datagram.body.is_trimmed() && payload.is_empty());
+        match (&datagram.body, &parsed.datagram.body) {
+            (Body::Symbol(trimmed), Body::Symbol(whole)) => {
+                assert_eq!((trimmed.symbol, trimmed.number), (whole.symbol, whole.number));
+            }
+            (Body::ScheduledSymbol(trimmed), Body::ScheduledSymbol(whole)) => {
+                assert_eq!((trimmed.symbol, trimmed.scheduling), (whole.symbol, whole.scheduling));
+            }
+            _ => panic!("only symbols are trimmed"),
+        }
         // As one that knows nothing of the flag leaves it.
         assert_eq!(parse_trimmed(&bytes, &key), Ok(datagram));
     }
@@ -57,9 +76,13 @@ fn write_tag(bytes: &mut [u8]) -> bool {
         return false;
     }
     let covered = match bytes[0] & 15 {
-        KIND_SYMBOL => (HEADER + SYMBOL_HEADER).min(bytes.len()),
+        KIND_SYMBOL if bytes[1] & FLAG_SCHEDULED == 0 => HEADER + SYMBOL_HEADER,
+        KIND_SYMBOL => OFFER_AT,
+        // Feedback and NACKs, 4 and 5, have an offer that no switch lowers.
+        KIND_SCHEDULED if bytes.get(SCHEDULING_AT).is_some_and(|first| first >> 5 < 4) => OFFER_AT,
         _ => bytes.len(),
     };
+    let covered = covered.min(bytes.len());
     let mut prelude = [0; PRELUDE];
     prelude.copy_from_slice(&bytes[..PRELUDE]);
     prelude[1] &= !1;

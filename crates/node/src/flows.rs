@@ -155,7 +155,9 @@ impl Flows {
 pub(crate) fn may_receive(body: &Body, payload: usize, symbol_size: u16) -> bool {
     match body {
         Body::Control(_) => false,
-        Body::Symbol(header) => header.trimmed || payload == usize::from(symbol_size),
+        Body::Symbol(_) | Body::ScheduledSymbol(_) => {
+            body.is_trimmed() || payload == usize::from(symbol_size)
+        }
         _ => true,
     }
 }
@@ -164,7 +166,9 @@ impl Owner {
     #[inline]
     fn may_get(&self, body: &Body, payload: usize) -> bool {
         match self {
-            Owner::Source { .. } => !matches!(body, Body::Control(_) | Body::Symbol(_)),
+            Owner::Source { .. } => {
+                !matches!(body, Body::Control(_) | Body::Symbol(_) | Body::ScheduledSymbol(_))
+            }
             Owner::Receivers { symbol_size } => may_receive(body, payload, *symbol_size),
         }
     }

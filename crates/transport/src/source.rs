@@ -168,7 +168,10 @@ impl Source {
             | Body::Receipt(_)
             | Body::Detached
             | Body::Heartbeat { .. }
-            | Body::Announcement(_) => self.stats.unexpected += 1,
+            | Body::Announcement(_)
+            | Body::ScheduledSymbol(_)
+            | Body::RateProbe(_)
+            | Body::ScheduledFin(_) => self.stats.unexpected += 1,
             body => self.on_body(now, flow, path, &body),
         }
     }

@@ -7,6 +7,7 @@
 mod geometry;
 mod id;
 mod quantity;
+mod rank;
 mod text;
 mod time;
 
@@ -18,5 +19,6 @@ pub use id::{
     PathId, SymbolId, TaskId,
 };
 pub use quantity::{BitRate, Bytes, FluidRate, Packets, Symbols, Theta};
+pub use rank::Rank;
 pub use text::ParseQuantityError;
 pub use time::{Duration, Time};

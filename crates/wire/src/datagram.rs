@@ -5,14 +5,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::header::{
     HEADER, KIND_ACK, KIND_ACK_VECTOR, KIND_ASSIGN, KIND_CHALLENGE, KIND_CONTROL, KIND_CUMULATIVE, KIND_FIN,
-    KIND_FIN_ACK, KIND_NOTICE, KIND_PROBE, KIND_PROBE_ACK, KIND_PULL, KIND_RECEIPT, KIND_SYMBOL, KIND_TREE,
-    PRELUDE, VERSION,
+    KIND_FIN_ACK, KIND_NOTICE, KIND_PROBE, KIND_PROBE_ACK, KIND_PULL, KIND_RECEIPT, KIND_SCHEDULED,
+    KIND_SYMBOL, KIND_TREE, PRELUDE, VERSION,
 };
+use crate::scheduled::{Fields, ScheduledBody};
+use crate::scheduling::{FLAG_SCHEDULED, OFFER_AT, SCHEDULING_AT, SCHEDULING_END};
 use crate::symbol::{FLAG_TRIMMED, SEAL, SYMBOL_COVERED, SYMBOL_HEADER};
 use crate::tree::{Interest, TreeBody};
 use crate::{
-    Ack, AckVector, Announcement, Assign, Class, Control, Cumulative, FlowSecret, HeaderKey, Probe, ProbeAck,
-    Pull, Receipt, Signal, SymbolHeader, ToNode, WireError,
+    Ack, AckVector, Announcement, Assign, Class, Control, Cumulative, FlowSecret, HeaderKey, Nack, Probe,
+    ProbeAck, Pull, RateFeedback, RateProbe, Receipt, ScheduledFin, ScheduledSymbol, Scheduling,
+    SchedulingKind, Signal, SymbolHeader, ToNode, WireError,
 };
 
 /// Why a flow ends.
@@ -70,12 +73,46 @@ pub enum Body {
     Interest(Interest),
     /// Source to receivers, down a tree: which block comes after another one.
     Announcement(Announcement),
+    /// A symbol of a flow whose rate switches compute; its payload follows the header.
+    ScheduledSymbol(ScheduledSymbol),
+    /// Source to receivers, of a scheduled flow: what would the path grant?
+    RateProbe(RateProbe),
+    /// Source to receivers, of a scheduled flow: its share is free.
+    ScheduledFin(ScheduledFin),
+    /// Receiver to source, of a scheduled flow: what the path grants.
+    RateFeedback(RateFeedback),
+    /// Receiver to source, of a scheduled flow: what the path grants, and what has not come.
+    Nack(Box<Nack>),
 }
 
 impl Body {
     /// Whether it is the header of a symbol whose payload a switch has cut off.
     pub fn is_trimmed(&self) -> bool {
-        matches!(self, Body::Symbol(header) if header.trimmed)
+        match self {
+            Body::Symbol(header) => header.trimmed,
+            Body::ScheduledSymbol(header) => header.trimmed,
+            _ => false,
+        }
+    }
+
+    /// What switches negotiate by it, if it goes down the tree of a scheduled flow.
+    pub fn negotiated(&self) -> Option<(SchedulingKind, &Scheduling)> {
+        match self {
+            Body::ScheduledSymbol(it) => Some((it.kind(), &it.scheduling)),
+            Body::RateProbe(it) => Some((SchedulingKind::Probe, &it.scheduling)),
+            Body::ScheduledFin(it) => Some((SchedulingKind::Fin, &it.scheduling)),
+            _ => None,
+        }
+    }
+
+    /// As [`Body::negotiated`], to lower the offer.
+    pub fn negotiated_mut(&mut self) -> Option<&mut Scheduling> {
+        match self {
+            Body::ScheduledSymbol(it) => Some(&mut it.scheduling),
+            Body::RateProbe(it) => Some(&mut it.scheduling),
+            Body::ScheduledFin(it) => Some(&mut it.scheduling),
+            _ => None,
+        }
     }
 }
 
@@ -129,12 +166,16 @@ fn read<'a>(bytes: &'a [u8], key: Option<&HeaderKey>) -> Result<Parsed<'a>, Wire
     let flags = header[1] & 0x1f;
     let flow = FlowId(u64::from_be_bytes(header[4..12].try_into().expect("8 bytes")));
     let number = u32::from_be_bytes(header[12..16].try_into().expect("4 bytes"));
-    let covered = if kind == KIND_SYMBOL { SYMBOL_COVERED.min(bytes.len()) } else { bytes.len() };
-    if key.is_some_and(|key| !key.matches(bytes, covered)) {
+    if key.is_some_and(|key| !key.matches(bytes, covered(bytes, kind, flags))) {
         return Err(WireError::Tag);
     }
-    let detail = if kind == KIND_TREE { 0 } else { header[3] };
-    if kind != KIND_SYMBOL && (flags, detail, number) != (0, 0, 0) {
+    let free = match kind {
+        KIND_SYMBOL => true,
+        KIND_SCHEDULED => flags == 0,
+        KIND_TREE => (flags, number) == (0, 0),
+        _ => (flags, header[3], number) == (0, 0, 0),
+    };
+    if !free {
         return Err(WireError::Field { what: "reserved bits" });
     }
     let rest = &bytes[HEADER..];
@@ -144,21 +185,17 @@ fn read<'a>(bytes: &'a [u8], key: Option<&HeaderKey>) -> Result<Parsed<'a>, Wire
     };
     let mut payload = &[][..];
     let body = match kind {
-        KIND_SYMBOL => {
-            let trimmed = flags & FLAG_TRIMMED != 0;
+        KIND_SYMBOL if flags & FLAG_SCHEDULED == 0 => {
             let (symbol, after) =
                 rest.split_first_chunk().ok_or(WireError::Short { have: rest.len(), need: SYMBOL_HEADER })?;
-            if !trimmed {
-                let size = after
-                    .len()
-                    .checked_sub(SEAL)
-                    .ok_or(WireError::Short { have: after.len(), need: SEAL })?;
-                if size == 0 || size > usize::from(MAX_SYMBOL_SIZE) {
-                    return Err(WireError::Field { what: "symbol size" });
-                }
-                payload = &after[..size];
-            }
+            payload = payload_of(after, flags)?;
             Body::Symbol(SymbolHeader::parse(symbol, flags, header[3], number)?)
+        }
+        KIND_SYMBOL => {
+            let (fields, after) =
+                rest.split_first_chunk().ok_or(WireError::Short { have: rest.len(), need: Fields::LEN })?;
+            payload = payload_of(after, flags)?;
+            Body::ScheduledSymbol(ScheduledSymbol::parse(&Fields::parse(fields)?, flags, header[3], number)?)
         }
         KIND_ACK => Body::Ack(Box::new(Ack::parse(rest)?)),
         KIND_ASSIGN => Body::Assign(Box::new(Assign::parse(rest)?)),
@@ -201,9 +238,42 @@ fn read<'a>(bytes: &'a [u8], key: Option<&HeaderKey>) -> Result<Parsed<'a>, Wire
             TreeBody::Announcement(announcement) if header[3] == 0 => Body::Announcement(announcement),
             TreeBody::Announcement(_) => return Err(WireError::Field { what: "reserved bits" }),
         },
+        KIND_SCHEDULED => match ScheduledBody::parse(rest, header[3], number)? {
+            ScheduledBody::Probe(it) => Body::RateProbe(it),
+            ScheduledBody::Fin(it) => Body::ScheduledFin(it),
+            ScheduledBody::Feedback(it) => Body::RateFeedback(it),
+            ScheduledBody::Nack(it) => Body::Nack(it),
+        },
         other => return Err(WireError::Kind(other)),
     };
     Ok(Parsed { datagram: Datagram { class, key_epoch: header[2], flow, body }, payload })
+}
+
+/// How many bytes the tag of a datagram covers, its own place among them: all but a symbol's payload, and an offer that switches lower.
+#[inline]
+fn covered(bytes: &[u8], kind: u8, flags: u8) -> usize {
+    let negotiated =
+        |first: &u8| SchedulingKind::from_first(*first).is_some_and(SchedulingKind::is_negotiated);
+    let covered = match kind {
+        KIND_SYMBOL if flags & FLAG_SCHEDULED == 0 => SYMBOL_COVERED,
+        KIND_SYMBOL => OFFER_AT,
+        KIND_SCHEDULED if bytes.get(SCHEDULING_AT).is_some_and(negotiated) => OFFER_AT,
+        _ => bytes.len(),
+    };
+    covered.min(bytes.len())
+}
+
+/// What stands between a symbol's header and the room of its seal: nothing if a switch has cut it off.
+#[inline]
+fn payload_of(after: &[u8], flags: u8) -> Result<&[u8], WireError> {
+    if flags & FLAG_TRIMMED != 0 {
+        return Ok(&[]);
+    }
+    let size = after.len().checked_sub(SEAL).ok_or(WireError::Short { have: after.len(), need: SEAL })?;
+    if size == 0 || size > usize::from(MAX_SYMBOL_SIZE) {
+        return Err(WireError::Field { what: "symbol size" });
+    }
+    Ok(&after[..size])
 }
 
 /// Reads what a switch has left of a symbol: the header, whatever else is still there or is not.
@@ -214,13 +284,17 @@ fn read<'a>(bytes: &'a [u8], key: Option<&HeaderKey>) -> Result<Parsed<'a>, Wire
 /// # Errors
 /// [`WireError`]: too short for a symbol's header, no symbol, or as [`parse`].
 pub fn parse_trimmed(bytes: &[u8], key: &HeaderKey) -> Result<Datagram, WireError> {
-    let mut header: [u8; SYMBOL_COVERED] =
-        *bytes.first_chunk().ok_or(WireError::Short { have: bytes.len(), need: SYMBOL_COVERED })?;
-    if header[0] & 15 != KIND_SYMBOL {
-        return Err(WireError::Kind(header[0] & 15));
-    }
+    let short = |need| WireError::Short { have: bytes.len(), need };
+    let need = match *bytes.first_chunk::<2>().ok_or(short(SYMBOL_COVERED))? {
+        [first, ..] if first & 15 != KIND_SYMBOL => return Err(WireError::Kind(first & 15)),
+        [_, flags] if flags & FLAG_SCHEDULED != 0 => SCHEDULING_END,
+        [_, _] => SYMBOL_COVERED,
+    };
+    let mut header = [0; SCHEDULING_END];
+    let header = &mut header[..need];
+    header.copy_from_slice(bytes.get(..need).ok_or(short(need))?);
     header[1] |= FLAG_TRIMMED;
-    parse(&header, key).map(|parsed| parsed.datagram)
+    parse(header, key).map(|parsed| parsed.datagram)
 }
 
 impl Datagram {
@@ -244,6 +318,9 @@ impl Datagram {
                 Body::Receipt(_) => Receipt::LEN,
                 Body::Interest(interest) => TreeBody::Interest(interest.name).len(),
                 &Body::Announcement(announcement) => TreeBody::Announcement(announcement).len(),
+                Body::ScheduledSymbol(it) => it.len(symbol_size),
+                Body::RateProbe(_) | Body::ScheduledFin(_) | Body::RateFeedback(_) => Fields::LEN,
+                Body::Nack(nack) => nack.len(),
             }
     }
 }
@@ -256,11 +333,9 @@ impl Datagram {
 pub fn emit<'a>(datagram: &Datagram, symbol_size: u16, key: &HeaderKey, out: &'a mut [u8]) -> &'a mut [u8] {
     assert_eq!(out.len(), datagram.len(symbol_size), "a datagram is emitted into a buffer of its own length");
     let (mut flags, mut detail, mut number) = (0, 0, 0);
-    let mut covered = out.len();
     let kind = match &datagram.body {
         Body::Symbol(s) => {
             (flags, detail, number) = (s.flags(), s.ack_interval.max(1), s.number.0 as u32);
-            covered = SYMBOL_COVERED;
             s.emit(&mut out[HEADER..SYMBOL_COVERED]);
             KIND_SYMBOL
         }
@@ -323,20 +398,43 @@ pub fn emit<'a>(datagram: &Datagram, symbol_size: u16, key: &HeaderKey, out: &'a
             TreeBody::Announcement(announcement).emit(&mut out[HEADER..]);
             KIND_TREE
         }
+        Body::ScheduledSymbol(it) => {
+            (flags, detail, number) = (it.flags(), it.round_trip.0, it.number);
+            it.emit(&mut out[HEADER..SCHEDULING_END]);
+            KIND_SYMBOL
+        }
+        Body::RateProbe(probe) => {
+            (detail, number) = (probe.round_trip.0, probe.number);
+            probe.emit(&mut out[HEADER..]);
+            KIND_SCHEDULED
+        }
+        Body::ScheduledFin(fin) => {
+            number = fin.number;
+            fin.emit(&mut out[HEADER..]);
+            KIND_SCHEDULED
+        }
+        Body::RateFeedback(feedback) => {
+            feedback.emit(&mut out[HEADER..]);
+            KIND_SCHEDULED
+        }
+        Body::Nack(nack) => {
+            nack.emit(&mut out[HEADER..]);
+            KIND_SCHEDULED
+        }
     };
     let first = [(VERSION << 4) | kind, ((datagram.class as u8) << 5) | flags, datagram.key_epoch, detail];
     let prelude =
         u128::from(u32::from_be_bytes(first)) << 96 | u128::from(datagram.flow.0) << 32 | u128::from(number);
     out[..PRELUDE].copy_from_slice(&prelude.to_be_bytes());
-    key.write(out, covered);
-    match datagram.body {
-        Body::Symbol(SymbolHeader { trimmed: false, .. }) => {
-            let end = out.len() - SEAL;
-            out[end..].fill(0);
-            &mut out[covered..end]
-        }
-        _ => &mut [],
-    }
+    key.write(out, covered(out, kind, flags));
+    let header = match datagram.body {
+        Body::Symbol(SymbolHeader { trimmed: false, .. }) => SYMBOL_COVERED,
+        Body::ScheduledSymbol(ScheduledSymbol { trimmed: false, .. }) => SCHEDULING_END,
+        _ => return &mut [],
+    };
+    let end = out.len() - SEAL;
+    out[end..].fill(0);
+    &mut out[header..end]
 }
 
 impl Signal {

@@ -1,6 +1,6 @@
 //! What every datagram begins with, its class, and why bytes are no datagram of ours.
 
-use headwater_units::FlowId;
+use headwater_units::{FlowId, PacketNumber};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -15,6 +15,8 @@ pub const HEADER: usize = PRELUDE + HEADER_TAG;
 pub(crate) const VERSION: u8 = 1;
 
 // Kinds, the lower half of the first byte.
+/// What is said of a scheduled flow beside its symbols; the scheduling header tells which.
+pub(crate) const KIND_SCHEDULED: u8 = 0;
 pub(crate) const KIND_SYMBOL: u8 = 1;
 pub(crate) const KIND_ACK: u8 = 2;
 pub(crate) const KIND_ASSIGN: u8 = 3;
@@ -143,4 +145,17 @@ pub fn peek_flow(bytes: &[u8]) -> Option<FlowId> {
     let header: &[u8; HEADER] = bytes.first_chunk()?;
     (header[0] >> 4 == VERSION)
         .then(|| FlowId(u64::from_be_bytes(header[4..12].try_into().expect("8 bytes"))))
+}
+
+/// The whole packet number, given the low 32 bits and the largest one known so far (as RFC 9000 §A.3, with 32 bits).
+pub(crate) fn expand(low: u32, largest: Option<PacketNumber>) -> PacketNumber {
+    let expected = largest.map_or(0, |n| n.0 + 1);
+    let candidate = (expected & !0xffff_ffff) | u64::from(low);
+    PacketNumber(if candidate + (1 << 31) <= expected {
+        candidate + (1 << 32)
+    } else if candidate > expected + (1 << 31) && candidate >= 1 << 32 {
+        candidate - (1 << 32)
+    } else {
+        candidate
+    })
 }

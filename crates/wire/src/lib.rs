@@ -1,7 +1,8 @@
 //! One header for every protocol: parse, emit, edit in place.
 //!
 //! Every datagram begins with the same 16-byte prelude and an 8-byte header tag, so a switch never asks "whose packet
-//! is this". A symbol adds 8 bytes and reserves 16 behind its payload: 48 bytes in all ([`SYMBOL_OVERHEAD`]).
+//! is this". A symbol adds 8 bytes and reserves 16 behind its payload: 48 bytes in all ([`SYMBOL_OVERHEAD`]). What a flow says whose
+//! rate switches compute has ten bytes more, at the same place in each datagram ([`Scheduling`]).
 //!
 //! ```text
 //!  0        1        2        3        4                 12              16         24
@@ -25,6 +26,8 @@ mod datagram;
 mod header;
 mod probe;
 mod pull;
+mod scheduled;
+mod scheduling;
 mod symbol;
 mod tag;
 mod tree;
@@ -49,6 +52,13 @@ pub use datagram::{Body, Datagram, FinReason, Parsed, emit, parse, parse_trimmed
 pub use header::{Class, Ecn, HEADER, HEADER_TAG, PRELUDE, WireError, peek_flow};
 pub use probe::{Probe, ProbeAck};
 pub use pull::{Pull, Receipt, Want};
+pub use scheduled::{
+    MAX_MISSING, Missing, Nack, RateFeedback, RateProbe, SCHEDULED_OVERHEAD, ScheduledFin, ScheduledSymbol,
+    TransferEnd,
+};
+pub use scheduling::{
+    RateUnit, RoundTrip, SCHEDULING, SCHEDULING_AT, Scheduling, SchedulingKind, lower_offer, peek_scheduling,
+};
 pub use symbol::{SEAL, SYMBOL_OVERHEAD, SymbolHeader, mark_trimmed, on_the_wire};
 pub use tag::HeaderKey;
 pub use tree::{Announcement, Interest, NEXT, count_hop};

@@ -3,7 +3,8 @@
 use headwater_units::{BlockIndex, Bytes, ESI_LIMIT, Esi, PacketNumber, SymbolId};
 use serde::{Deserialize, Serialize};
 
-use crate::header::{HEADER, KIND_SYMBOL, VERSION, WireError};
+use crate::header::{HEADER, KIND_SYMBOL, VERSION, WireError, expand};
+use crate::scheduling::{FLAG_SCHEDULED, SCHEDULING_END};
 
 /// Bytes reserved behind a symbol's payload for the tag of a sealed payload.
 pub const SEAL: usize = 16;
@@ -68,16 +69,7 @@ impl SymbolHeader {
 
     /// The whole packet number, given the largest one seen so far (as RFC 9000 §A.3, with 32 bits).
     pub fn expand(&self, largest: Option<PacketNumber>) -> PacketNumber {
-        let expected = largest.map_or(0, |n| n.0 + 1);
-        let low = self.number.0 & 0xffff_ffff;
-        let candidate = (expected & !0xffff_ffff) | low;
-        PacketNumber(if candidate + (1 << 31) <= expected {
-            candidate + (1 << 32)
-        } else if candidate > expected + (1 << 31) && candidate >= 1 << 32 {
-            candidate - (1 << 32)
-        } else {
-            candidate
-        })
+        expand(self.number.0 as u32, largest)
     }
 
     /// Its bits in the second byte of the prelude.
@@ -138,5 +130,6 @@ pub fn mark_trimmed(bytes: &mut [u8]) -> Option<usize> {
         return None;
     }
     header[1] |= FLAG_TRIMMED;
-    (bytes.len() >= HEADER + SYMBOL_HEADER).then_some(HEADER + SYMBOL_HEADER)
+    let left = if header[1] & FLAG_SCHEDULED == 0 { SYMBOL_COVERED } else { SCHEDULING_END };
+    (bytes.len() >= left).then_some(left)
 }

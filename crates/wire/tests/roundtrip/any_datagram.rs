@@ -3,6 +3,7 @@
 use std::num::NonZeroU16;
 
 use super::any_control::control;
+use super::scheduled;
 use super::*;
 
 fn symbol() -> impl Strategy<Value = SymbolHeader> {
@@ -176,6 +177,7 @@ pub(super) fn datagram() -> impl Strategy<Value = Datagram> {
         (any::<u64>(), any::<u32>(), any::<bool>()).prop_map(|(number, sequence, trimmed)| {
             Body::Receipt(Receipt { number: PacketNumber(number), sequence, trimmed })
         }),
+        scheduled::body(),
     ];
     let class = prop::sample::select(&Class::ALL[..]);
     (class, any::<u8>(), any::<u64>(), body).prop_map(|(class, key_epoch, flow, body)| Datagram {

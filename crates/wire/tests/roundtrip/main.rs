@@ -3,12 +3,13 @@
 mod any_control;
 mod any_datagram;
 mod refused;
+mod scheduled;
 
 use std::hash::Hasher as _;
 
 use headwater_units::{
-    BitRate, BlockIndex, Bytes, Duration, Esi, FlowId, FlowKey, NodeId, ObjectId, PacketNumber, SymbolId,
-    Symbols, TaskId, Theta,
+    BitRate, BlockIndex, Bytes, Duration, Esi, FlowId, FlowKey, NodeId, ObjectId, PacketNumber, Rank,
+    SymbolId, Symbols, TaskId, Theta,
 };
 use headwater_wire::*;
 use proptest::collection::{btree_map, btree_set, vec};
@@ -41,12 +42,17 @@ proptest! {
     fn a_changed_header_is_refused(datagram in datagram(), at in any::<prop::sample::Index>(), flip in 1u8..) {
         let mut bytes = vec![0; datagram.len(64)];
         emit(&datagram, 64, &key(), &mut bytes);
-        let covered = if matches!(datagram.body, Body::Symbol(_)) { 32 } else { bytes.len() };
+        let covered = match datagram.body {
+            Body::Symbol(_) => 32,
+            // All but what switches lower.
+            Body::ScheduledSymbol(_) | Body::RateProbe(_) | Body::ScheduledFin(_) => 39,
+            _ => bytes.len(),
+        };
         let at = at.index(covered);
         bytes[at] ^= flip;
         // A switch may change one bit of a symbol, that it was trimmed; a node of a tree counts an interest's hops.
         let mutable = match datagram.body {
-            Body::Symbol(_) => at == 1 && flip == 1,
+            Body::Symbol(_) | Body::ScheduledSymbol(_) => at == 1 && flip == 1,
             Body::Interest(_) => at == 3,
             _ => false,
         };
@@ -69,7 +75,12 @@ proptest! {
         let cut = cut.index(bytes.len());
         // A symbol's payload may be shorter than T: the receiver of the payload compares lengths.
         if let Ok(parsed) = parse(&bytes[..cut], &key()) {
-            prop_assert!(matches!(parsed.datagram.body, Body::Symbol(_)) && cut > 32);
+            let payload_alone_is_cut = match parsed.datagram.body {
+                Body::Symbol(_) => cut > 32,
+                Body::ScheduledSymbol(_) => cut > 42,
+                _ => false,
+            };
+            prop_assert!(payload_alone_is_cut);
         }
     }
 

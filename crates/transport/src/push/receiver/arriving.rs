@@ -55,7 +55,12 @@ impl Receiver {
             | Body::Receipt(_)
             | Body::Detached
             | Body::Interest(_)
-            | Body::Announcement(_) => self.stats.strays += 1,
+            | Body::Announcement(_)
+            | Body::ScheduledSymbol(_)
+            | Body::RateProbe(_)
+            | Body::ScheduledFin(_)
+            | Body::RateFeedback(_)
+            | Body::Nack(_) => self.stats.strays += 1,
         }
     }
 
