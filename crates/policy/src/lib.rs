@@ -8,6 +8,7 @@
 //!
 //! * [`theta`]: PPUSH Alg. 1, the weight of every push flow.
 //! * [`coflow`]: coflows over a matrix of ports: Varys, Aalo, Sincronia and others, and Courier around any of them.
+//! * [`pam`]: PAM Table I, the rank of a transfer whose switches compute its rate. It is made for each packet, so it is no [`Policy`].
 //!
 //! One trait serves both. Its first parameter is the form of the demand, its second that of the plan: a [`Demand`] has paths over
 //! any links and finds a share by the flow's id; a [`coflow::PortDemand`] has two ports per flow, and its plan is a list in the
@@ -16,10 +17,11 @@
 use std::collections::BTreeSet;
 
 use headwater_fabric::{LinkId, Path};
-use headwater_units::{BitRate, Bytes, Duration, FlowId, TaskId, Theta, Time};
+use headwater_units::{BitRate, Bytes, Duration, FlowId, Rank, TaskId, Theta, Time};
 use thiserror::Error;
 
 pub mod coflow;
+pub mod pam;
 pub mod theta;
 
 /// Decides who gets how much.
@@ -108,10 +110,6 @@ impl PathedFlow {
         PathedFlow { flow, remaining: None, sent: Bytes::ZERO, path }
     }
 }
-
-/// A place in line: 0 is the most important.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rank(pub u32);
 
 /// What one flow gets.
 #[derive(Clone, Copy, Debug, PartialEq)]

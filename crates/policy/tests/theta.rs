@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_fabric::LinkId;
 use headwater_policy::theta::{Bounds, plan, theta_ceiling};
-use headwater_policy::{Coflow, Demand, PathedFlow, Plan, PlanError, Policy, Rank, Share};
-use headwater_units::{BitRate, Bytes, Duration, FlowId, TaskId, Theta, Time};
+use headwater_policy::{Coflow, Demand, PathedFlow, Plan, PlanError, Policy, Share};
+use headwater_units::{BitRate, Bytes, Duration, FlowId, Rank, TaskId, Theta, Time};
 use proptest::prelude::*;
 
 /// Flow ids are 100 x task + place in the task.
@@ -144,7 +144,7 @@ impl Policy for LeastSentFirst {
         demand.check(|_| true)?;
         let mut order: Vec<&Coflow> = demand.coflows.iter().collect();
         order.sort_by_key(|coflow| (coflow.sent, coflow.arrival, coflow.task));
-        let ranked = order.into_iter().zip((0..).map(Rank));
+        let ranked = order.into_iter().zip((0..).map(Rank::new));
         let shares =
             ranked.flat_map(|(coflow, rank)| coflow.flows.iter().map(move |it| (it.flow, Share::Rank(rank))));
         Ok(Plan::new(shares.collect()))
@@ -164,7 +164,7 @@ fn a_policy_may_give_ranks_without_knowing_sizes() {
     let [ranks, weights] = policies.map(|policy| policy.plan(Time::ZERO, &demand));
     let ranks: Vec<(FlowId, Share)> = ranks.unwrap().shares().collect();
     let expected = [(100, 2), (101, 2), (200, 1), (201, 1), (300, 0), (301, 0)];
-    assert_eq!(ranks, expected.map(|(flow, rank)| (FlowId(flow), Share::Rank(Rank(rank)))));
+    assert_eq!(ranks, expected.map(|(flow, rank)| (FlowId(flow), Share::Rank(Rank::new(rank)))));
     assert_eq!(weights, Err(PlanError::UnknownSize(TaskId(1))));
 }
 
