@@ -5,6 +5,8 @@ use headwater_wire::Class;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::{RateAllocatorConfig, RateAllocatorError};
+
 /// No queue holds more (1 TiB), whatever its limit: so that a departure can be computed without overflow.
 pub const MAX_QUEUE_BYTES: Bytes = Bytes::new(1 << 40);
 /// No port has more queues; switches have four to eight (PPUSH §II), SCDP §IV uses five.
@@ -111,6 +113,8 @@ pub enum Allocator {
     /// There is none.
     #[default]
     None,
+    /// PAM's (§III-C), which lowers the offers of scheduled frames ([`Port::allocate`](crate::Port::allocate)).
+    Pam(RateAllocatorConfig),
 }
 
 /// A port: four independent parts, and the line they feed.
@@ -150,10 +154,7 @@ impl PortConfig {
     }
     /// Whether a frame's departure is known when it arrives: one queue, and nothing is ever trimmed.
     pub(crate) fn is_plain(&self) -> bool {
-        self.queues.len() == 1
-            && self.pool.is_none()
-            && self.when_full == WhenFull::Drop
-            && self.allocator == Allocator::None
+        self.queues.len() == 1 && self.pool.is_none() && self.when_full == WhenFull::Drop
     }
     /// All but the rate, which the line checks.
     pub(crate) fn check(&self) -> Result<(), PortError> {
@@ -214,6 +215,9 @@ pub enum PortError {
         /// The queue.
         queue: usize,
     },
+    /// The rate allocator cannot be set up so.
+    #[error(transparent)]
+    Allocator(#[from] RateAllocatorError),
     /// Weighted service needs one weight per queue.
     #[error("{weights} weights for {queues} queues")]
     WeightCount {

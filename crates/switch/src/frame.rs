@@ -3,8 +3,10 @@
 //! The trait has no notion of protocols: a switch never asks "whose packet is this", only how long it is, which class it
 //! is in, whether it may be marked or trimmed, and where it goes.
 
-use headwater_units::Bytes;
+use headwater_units::{BitRate, Bytes};
 use headwater_wire::{Class, Ecn};
+
+use crate::Claim;
 
 /// Where a frame goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,4 +38,12 @@ pub trait Frame: Clone {
     fn flow_hash(&self) -> u32;
     /// Where it goes.
     fn destination(&self) -> Destination;
+    /// What it says to rate allocators; most frames say nothing.
+    fn claim(&self) -> Option<Claim> {
+        None
+    }
+    /// Lowers the offer of its claim. A port calls it only on frames that have one.
+    fn lower_offer(&mut self, most: BitRate) {
+        let _ = most;
+    }
 }

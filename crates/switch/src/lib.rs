@@ -11,7 +11,7 @@
 //!
 //! A port has four independent parts, each chosen in its [`PortConfig`]: queues with their limits and mark thresholds
 //! (PPUSH Eq. 3), the [`Service`] between them, what happens when one is full ([`WhenFull`]; SCDP §III-C), and a rate
-//! allocator (none yet). There is no type per combination.
+//! allocator ([`Allocator`]; PAM §III-C). There is no type per combination.
 //!
 //! Behind a port is a link. Its delay is a number that drivers add; what else it may do to a frame is [`LinkFaults`], the
 //! same for simulated and for real ones.
@@ -30,6 +30,7 @@ mod line;
 mod link;
 mod port;
 mod queue;
+mod rate_allocator;
 mod ring;
 mod service;
 mod stats;
@@ -47,6 +48,9 @@ pub use frame::{Destination, Frame};
 pub use line::{Line, MAX_RATE, MIN_RATE};
 pub use link::{Fate, FaultCounts, LinkChange, LinkFaults};
 pub use port::{Cleared, Offered, Passed, Port};
+pub use rate_allocator::{
+    AllocatorVariant, AllocatorView, Claim, RateAllocator, RateAllocatorConfig, RateAllocatorError,
+};
 pub use stats::{PortStats, Seen, SwitchStats};
 pub use switch::{Switch, SwitchError, SwitchOutput};
 pub use tree_node::{TreeNode, TreeNodeStats, TreeWord};

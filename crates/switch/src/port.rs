@@ -1,7 +1,8 @@
 //! A port: a device's egress, from the arrival of a frame to the departure of its last bit.
 //!
 //! Four independent parts, none of which knows the others: queues with limits and mark thresholds (PPUSH Eq. 3), service
-//! between them (SCDP §III-C), what happens when full (drop, or trim the arrival), and a slot for a rate allocator.
+//! between them (SCDP §III-C), what happens when full (drop, or trim the arrival), and a rate allocator, which acts before the others
+//! ([`Port::allocate`]) and so leaves a plain port plain.
 //!
 //! ```text
 //!            Drop | Trim         queue 0  [x x x]  \
@@ -27,7 +28,7 @@ use crate::config::{Bound, Occupancy};
 use crate::departures::Departures;
 use crate::queue::Queues;
 use crate::service::Turns;
-use crate::{Allocator, Frame, Line, PortConfig, PortError, PortStats, WhenFull};
+use crate::{Allocator, Claim, Frame, Line, PortConfig, PortError, PortStats, RateAllocator, WhenFull};
 
 /// What became of a frame that was offered to [`Port::enqueue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,8 +101,8 @@ pub struct Port<F> {
     counters: Counters,
     /// Frames that have left and were not collected yet.
     left: VecDeque<(Time, F)>,
-    /// The slot of PAM's rates; there is only `None` so far.
-    allocator: Allocator,
+    /// Asked before a frame is offered, and only by those who know that there is one.
+    allocator: Option<Box<RateAllocator>>,
 }
 
 impl<F: Frame> Port<F> {
@@ -113,6 +114,10 @@ impl<F: Frame> Port<F> {
         config.check()?;
         let queues = Queues::new(&config);
         let (room, mark) = queues.first_bounds();
+        let allocator = match &config.allocator {
+            Allocator::None => None,
+            Allocator::Pam(allocator) => Some(Box::new(RateAllocator::new(allocator, config.rate)?)),
+        };
         let mut port = Port {
             line: Line::new(config.rate)?,
             sent_at: Time::MAX,
@@ -132,10 +137,31 @@ impl<F: Frame> Port<F> {
             mark,
             counters: Counters::default(),
             left: VecDeque::new(),
-            allocator: config.allocator,
+            allocator,
         };
         port.make_plain(true);
         Ok(port)
+    }
+
+    /// Whether the port grants rates: then each frame goes by [`Port::allocate`] before it is offered.
+    #[inline]
+    pub fn has_allocator(&self) -> bool {
+        self.allocator.is_some()
+    }
+
+    /// What the port grants to a frame of `len` bytes that is about to be offered, if it claims anything: the offer that it travels
+    /// on with. Frames that claim nothing are told too, for their load counts. No port without an allocator grants or counts anything.
+    ///
+    /// It acts on what is offered, also if the frame is dropped then: what the port knows of a transfer does not depend on its queue.
+    pub fn allocate(&mut self, now: Time, len: Bytes, claim: Option<&Claim>) -> Option<BitRate> {
+        self.allocator.as_ref()?;
+        let queued = self.queue_bytes(now);
+        self.allocator.as_mut()?.pass(now, len, queued, claim)
+    }
+
+    /// The allocator, to look at.
+    pub fn allocator(&self) -> Option<&RateAllocator> {
+        self.allocator.as_deref()
     }
 
     /// Offers a frame to a plain port: says at once when its last bit leaves, marks it if it is due, and keeps nothing but
@@ -319,6 +345,9 @@ impl<F: Frame> Port<F> {
         // Only what follows the last promise is still open to change.
         let from = self.departures.last().map_or(now, |promised| promised.max(now));
         self.line.set_rate(from, rate)?;
+        if let Some(allocator) = &mut self.allocator {
+            allocator.set_line(now, rate);
+        }
         if self.sending.is_some() {
             self.sent_at = self.line.free_at();
         }
@@ -346,6 +375,9 @@ impl<F: Frame> Port<F> {
         self.queues.drain_into(&mut frames);
         self.counters.dropped = self.counters.dropped.plus(queued).plus(revoked);
         self.line.cut(now);
+        if let Some(allocator) = &mut self.allocator {
+            allocator.queue_cleared(now);
+        }
         Cleared { frames, promised: revoked.packets }
     }
 

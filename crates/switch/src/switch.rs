@@ -238,6 +238,11 @@ fn offer<F: Frame>(
         outbox.push_back(SwitchOutput::Dropped { port: None, frame });
         return;
     };
+    if port.has_allocator()
+        && let Some(offer) = port.allocate(now, frame.len(), frame.claim().as_ref())
+    {
+        frame.lower_offer(offer);
+    }
     outbox.extend(if port.is_plain() {
         Some(match port.pass(now, &mut frame) {
             Passed::Leaves(at) => SwitchOutput::Transmit { port: index, at, frame },

@@ -92,11 +92,12 @@ impl RateUnit {
     }
 
     /// So many whole units, rounded down, at most what 24 bits hold.
-    fn count(self, rate: BitRate) -> u32 {
+    pub fn count(self, rate: BitRate) -> u32 {
         (rate.get() >> self.0).min(RATE_LIMIT - 1) as u32
     }
 
-    fn times(self, count: u32) -> BitRate {
+    /// The rate of so many units.
+    pub fn times(self, count: u32) -> BitRate {
         BitRate::new(u64::from(count) << self.0)
     }
 }

@@ -1,7 +1,7 @@
 //! A frame for tests, and ports for it.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use headwater_switch::{Destination, Frame, PortConfig};
+use headwater_switch::{Claim, Destination, Frame, PortConfig};
 use headwater_units::{BitRate, Bytes, Time};
 use headwater_wire::{Class, Ecn};
 
@@ -23,6 +23,8 @@ pub(crate) struct TestFrame {
     pub(crate) cut: u64,
     /// The port of the last switch it came in by.
     pub(crate) ingress: u16,
+    /// What it says to rate allocators.
+    pub(crate) claim: Option<Claim>,
 }
 
 impl TestFrame {
@@ -38,6 +40,7 @@ impl TestFrame {
             marked: 0,
             cut: 0,
             ingress: 0,
+            claim: None,
         }
     }
     pub(crate) fn control(id: u64, len: u64) -> Self {
@@ -73,6 +76,13 @@ impl Frame for TestFrame {
     }
     fn destination(&self) -> Destination {
         self.to
+    }
+    fn claim(&self) -> Option<Claim> {
+        self.claim
+    }
+    fn lower_offer(&mut self, most: BitRate) {
+        let claim = self.claim.as_mut().expect("only claims have offers");
+        claim.offer = claim.offer.min(most);
     }
 }
 

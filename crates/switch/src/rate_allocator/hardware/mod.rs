@@ -1,0 +1,249 @@
+//! Algorithm 2 by the means of a programmable switch (PAM §IV-A).
+//!
+//! ```text
+//!  loads -> filter A, count A -> filter B, count B -> (k, p_k) -> r_k -> last heard -> C(t) - r_k -> division -> min
+//! ```
+//! Each array of registers is touched once per packet, numbers are [`Word`]s, which only add, subtract, shift and compare, and divisions are
+//! lookups. What the paper gives to the control program are the methods beside [`DataPlane::packet`]; they may read and write all
+//! registers, and compute.
+//!
+//! *Unit of rates.* 2^n bit/s, the finest in which eight times the line's rate has 24 bits: 1 bit/s before 500 kbit/s, 65,536 bit/s before
+//! 100 Gbit/s. Eight more bits are below it while a division adds, so 32 bits are enough for each number. Over these lines an equal
+//! share of the line is too small by 8 % at most, and never too large: 6.1 % by four shifts, another 1.6 % beyond 1,024 transfers,
+//! and the rest by rounding to the unit. What is available saturates at eight times the line's rate.
+//!
+//! The rank and the identity of the critical transfer are one cell of two values, as stateful ALUs have, since each decides whether the
+//! other is written. Removal of an idle critical transfer is the control program's, for a packet learns when that one was last heard
+//! only after it has passed this cell.
+
+mod division;
+mod filter;
+mod register;
+mod word;
+
+use headwater_units::{BitRate, Bytes, FlowId, Rank, Time};
+use headwater_wire::{RateUnit, SchedulingKind};
+
+use super::claim::Claim;
+use super::config::RateAllocatorConfig;
+use super::control::{DataPlane, is_stale};
+
+use division::Division;
+use filter::{Filter, HashUnit};
+use register::{Pass, Registers};
+use word::Word;
+
+/// The data plane.
+#[derive(Clone, Debug)]
+pub(super) struct Hardware {
+    pass: Pass,
+    /// Bytes that are not scheduled, and bytes that are.
+    loads: Registers<Word>,
+    filters: [Filter; 2],
+    /// Which filter's count counts. The control program writes it.
+    active: usize,
+    critical: Registers<Critical>,
+    critical_rate: Registers<Word>,
+    critical_heard: Registers<Time>,
+    /// The control program writes it (PAM C(t)).
+    available: Registers<Word>,
+    hash: HashUnit,
+    division: Division,
+    unit: RateUnit,
+    line: Word,
+}
+
+/// Identity and rank of the critical transfer; of the last rank if there is none.
+#[derive(Clone, Copy, Debug)]
+struct Critical {
+    transfer: FlowId,
+    rank: Rank,
+}
+
+impl Critical {
+    const NONE: Critical = Critical { transfer: FlowId(0), rank: Rank::LAST };
+
+    fn is(&self, transfer: FlowId) -> bool {
+        self.rank < Rank::LAST && self.transfer == transfer
+    }
+}
+
+/// How a claim stands to the critical transfer, once it has passed its cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// It is that transfer now.
+    Critical,
+    /// It would be, if it were active. There is none if it was that transfer until now.
+    Ahead { cleared: bool },
+    /// It shares with others; a critical transfer goes first if there is one.
+    Behind { critical: bool, cleared: bool },
+}
+
+impl Hardware {
+    pub(super) fn new(config: &RateAllocatorConfig, shifts: u8, filter_cells: u32, line: BitRate) -> Self {
+        let unit = unit_before(line);
+        let line = Word::saturating(unit.count(line).into());
+        Hardware {
+            pass: Pass::NONE,
+            loads: Registers::new(2, Word::ZERO),
+            filters: [Filter::new(filter_cells), Filter::new(filter_cells)],
+            active: 0,
+            critical: Registers::new(1, Critical::NONE),
+            critical_rate: Registers::new(1, Word::ZERO),
+            critical_heard: Registers::new(1, Time::ZERO),
+            available: Registers::new(1, line),
+            hash: HashUnit::new(config.port, filter_cells),
+            division: Division::new(shifts),
+            unit,
+            line,
+        }
+    }
+
+    /// Lines 1-8 of Algorithm 2, on both filters. Returns the number of active transfers.
+    fn count(&mut self, claim: &Claim) -> Word {
+        let place = self.hash.place(claim.transfer);
+        let pass = self.pass;
+        let counts = self.filters.each_mut().map(|filter| match claim.kind {
+            SchedulingKind::Data => filter.insert(pass, place),
+            _ => filter.remove(pass, place),
+        });
+        counts[self.active]
+    }
+
+    /// Lines 4-5, 10 and 13: the one access to the critical transfer's cell.
+    fn stand(&mut self, claim: &Claim) -> Standing {
+        let Claim { transfer, kind, rank, .. } = *claim;
+        self.critical.touch(self.pass, 0, |cell| {
+            let own = cell.is(transfer);
+            let cleared = own && (kind != SchedulingKind::Data || rank == Rank::LAST);
+            if cleared {
+                *cell = Critical::NONE;
+            }
+            // Where there is none, its rank is the last, and every other one is ahead of it.
+            let ahead = own && !cleared || rank < cell.rank;
+            match kind {
+                SchedulingKind::Data if ahead => {
+                    *cell = Critical { transfer, rank };
+                    Standing::Critical
+                }
+                _ if ahead => Standing::Ahead { cleared },
+                _ => Standing::Behind { critical: cell.rank < Rank::LAST, cleared },
+            }
+        })
+    }
+
+    /// The rate of the critical transfer, which a packet of its own brings, and which nobody has any more who is cleared.
+    fn critical_rate(&mut self, now: Time, standing: Standing, claim: &Claim) -> Word {
+        let pass = self.pass;
+        if standing == Standing::Critical {
+            self.critical_heard.touch(pass, 0, |heard| *heard = now);
+        }
+        let own = Word::saturating(self.unit.count(claim.rate).into());
+        self.critical_rate.touch(pass, 0, |rate| {
+            match standing {
+                Standing::Critical => *rate = own,
+                Standing::Ahead { cleared } | Standing::Behind { cleared, .. } if cleared => {
+                    *rate = Word::ZERO
+                }
+                Standing::Ahead { .. } | Standing::Behind { .. } => {}
+            }
+            *rate
+        })
+    }
+
+    /// Lines 9-17.
+    fn share(&mut self, now: Time, claim: &Claim) -> Word {
+        let active = self.count(claim);
+        let standing = self.stand(claim);
+        let critical_rate = self.critical_rate(now, standing, claim);
+        let available = self.available.touch(self.pass, 0, |available| *available);
+        match standing {
+            _ if claim.kind == SchedulingKind::Fin => self.line,
+            Standing::Critical | Standing::Ahead { .. } => available,
+            Standing::Behind { critical, .. } => {
+                let sharing = active - if critical { Word::ONE } else { Word::ZERO };
+                let own = if claim.kind == SchedulingKind::Data { Word::ZERO } else { Word::ONE };
+                self.division.divide(available - critical_rate, sharing + own)
+            }
+        }
+    }
+}
+
+/// The unit of rates before a line of this rate: what is available can exceed the line's rate eight times.
+fn unit_before(line: BitRate) -> RateUnit {
+    RateUnit::finest(BitRate::new(line.get().saturating_mul(8)))
+}
+
+impl DataPlane for Hardware {
+    fn packet(&mut self, now: Time, len: Bytes, claim: Option<&Claim>) -> Option<BitRate> {
+        self.pass = self.pass.next();
+        let len = Word::saturating(len.get());
+        self.loads.touch(self.pass, usize::from(claim.is_some()), |load| *load = *load + len);
+        let claim = claim?;
+        let share = match claim.kind {
+            SchedulingKind::Data | SchedulingKind::Probe | SchedulingKind::Fin => self.share(now, claim),
+            SchedulingKind::Last | SchedulingKind::Feedback | SchedulingKind::Nack => self.line,
+        };
+        Some(claim.offer.min(self.unit.times(share.min(self.line).get())))
+    }
+
+    fn decay(&mut self, share: f64) {
+        for load in self.loads.cells_mut() {
+            let lost = (f64::from(load.get()) * share).ceil();
+            *load = *load - Word::saturating(lost as u64);
+        }
+    }
+
+    fn loads(&self) -> [f64; 2] {
+        let [other, scheduled] = self.loads.cells() else { unreachable!("there are two") };
+        [f64::from(other.get()), f64::from(scheduled.get())]
+    }
+
+    fn active(&self) -> u64 {
+        self.filters[self.active].active().get().into()
+    }
+
+    fn critical(&self) -> Option<FlowId> {
+        let cell = self.critical.cells()[0];
+        (cell.rank < Rank::LAST).then_some(cell.transfer)
+    }
+
+    /// A filter takes in everybody.
+    fn untracked(&self) -> u64 {
+        0
+    }
+
+    fn set_available(&mut self, available: f64) {
+        let available = self.unit.count(BitRate::new(available as u64));
+        self.available.cells_mut().fill(Word::saturating(available.into()));
+    }
+
+    fn set_line(&mut self, line: BitRate) {
+        let unit = unit_before(line);
+        // What the registers hold is in the old unit.
+        for cells in [self.available.cells_mut(), self.critical_rate.cells_mut()] {
+            for cell in cells {
+                *cell = Word::saturating(unit.count(self.unit.times(cell.get())).into());
+            }
+        }
+        (self.unit, self.line) = (unit, Word::saturating(unit.count(line).into()));
+    }
+
+    fn swap(&mut self) {
+        self.filters[self.active].clear();
+        self.active ^= 1;
+    }
+
+    fn expire(&mut self, heard_before: Time) {
+        if self.critical().is_some() && is_stale(self.critical_heard.cells()[0], heard_before) {
+            self.critical.cells_mut().fill(Critical::NONE);
+            self.critical_rate.cells_mut().fill(Word::ZERO);
+        }
+    }
+
+    fn is_at_rest(&self) -> bool {
+        self.loads.cells().iter().all(|load| *load == Word::ZERO)
+            && self.critical().is_none()
+            && self.filters.iter().all(Filter::is_empty)
+    }
+}
