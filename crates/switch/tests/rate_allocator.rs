@@ -154,6 +154,8 @@ struct Transfer {
     most: BitRate,
     rate: BitRate,
     ended: bool,
+    /// Symbols so far.
+    sent: u64,
 }
 
 impl Net {
@@ -168,7 +170,14 @@ impl Net {
         let ports = (0..links).map(|_| Port::new(port.clone()).unwrap()).collect();
         let transfers: Vec<Transfer> = transfers
             .into_iter()
-            .map(|(rank, path, most)| Transfer { rank, path, most, rate: BitRate::ZERO, ended: false })
+            .map(|(rank, path, most)| Transfer {
+                rank,
+                path,
+                most,
+                rate: BitRate::ZERO,
+                ended: false,
+                sent: 0,
+            })
             .collect();
         let start = |n: usize| Time::from_nanos(apart.as_nanos() * n as u64);
         let agenda = (0..transfers.len()).map(|n| Reverse((start(n), n, None))).collect();
@@ -188,6 +197,7 @@ impl Net {
     }
 
     fn send_next(&mut self, n: usize) {
+        self.transfers[n].sent += u64::from(self.transfers[n].rate > BitRate::ZERO);
         let rate = self.transfers[n].rate;
         let probes = rate == BitRate::ZERO;
         self.send(n, if probes { SchedulingKind::Probe } else { SchedulingKind::Data });
@@ -258,36 +268,29 @@ fn alpha_fills_a_link_whose_transfers_are_held_up_elsewhere() {
     }
 }
 
+/// Eight transfers of different ranks begin at once; the share that the first one gets of what is sent in 400 round trips.
+fn share_of_the_first(config: RateAllocatorConfig) -> f64 {
+    let rtt = config.round_trip;
+    let mut net = Net::new(config, 1, (0..8).map(|n| (n, vec![0], LINE)).collect(), Duration::ZERO);
+    net.run_until(Time::ZERO + rtt * 20);
+    let before = net.transfers.iter().map(|it| it.sent).collect::<Vec<_>>();
+    net.run_until(Time::ZERO + rtt * 420);
+    let sent: Vec<u64> = net.transfers.iter().zip(before).map(|(it, before)| it.sent - before).collect();
+    sent[0] as f64 / sent.iter().sum::<u64>() as f64
+}
+
+/// By the letter of Algorithm 2, all that probe while nobody is critical are offered the line, overload it together, and are paused together.
 #[test]
-fn scan() {
-    for rtt_us in [280u64, 1_000, 3_000, 10_000] {
-        let rtt = Duration::from_micros(rtt_us);
-        let base = RateAllocatorConfig::new(AllocatorVariant::Simple, rtt);
-        for (tick, decay, update) in [
-            (10, 100, 20),
-            (10, 100, 40),
-            (10, 100, 100),
-            (100, 100, 20),
-            (100, 100, 100),
-            (100, 100, 200),
-            (100, 100, 400),
-            (10, 20, 100),
-            (10, 20, 200),
-        ] {
-            let it = RateAllocatorConfig {
-                tick: rtt * tick / 100,
-                decay,
-                update_interval: rtt * update / 10,
-                ..base
-            };
-            let mut net = figure_2(it);
-            net.run_until(Time::ZERO + rtt * 400);
-            let used = net.utilisation(2, Time::ZERO + rtt * 3000);
-            println!(
-                "rtt {rtt_us} tau {:.1} RTT update {} RTT: {used:.4} queue {}",
-                tick as f64 / 100.0 / (decay as f64 / 1000.0),
-                update as f64 / 10.0,
-                net.ports[2].stats().high_water
+fn what_was_offered_to_the_first_is_kept_for_it() {
+    for variant in VARIANTS {
+        for (round_trip, least) in [(RTT, 0.85), (RTT * 10, 0.99)] {
+            let kept = RateAllocatorConfig::new(variant, round_trip);
+            let by_the_letter = share_of_the_first(RateAllocatorConfig { settling: Duration::ZERO, ..kept });
+            let kept = share_of_the_first(kept);
+            println!("{variant:?}, {round_trip}: {by_the_letter:.3} by the letter, {kept:.3} kept");
+            assert!(
+                kept >= least && by_the_letter < 0.4,
+                "{variant:?}, {round_trip}: {by_the_letter}, {kept}"
             );
         }
     }

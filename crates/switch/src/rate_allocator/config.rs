@@ -49,6 +49,9 @@ pub struct RateAllocatorConfig {
     /// Idle time after which a critical transfer is removed, and interval at which the tables of active transfers are swapped
     /// (PAM T_expired).
     pub idle_timeout: Duration,
+    /// Time for which the offer of a probe that would go first is kept from other probes that rank behind it; zero takes Algorithm 2 by the letter.
+    /// See docs/decisions/0039.
+    pub settling: Duration,
     /// Maximum number of transfers in each table, where tables are exact. Further transfers are not counted as active.
     pub max_transfers: u32,
     /// Number of the port in its device, by which filters of its ports differ.
@@ -73,6 +76,7 @@ impl RateAllocatorConfig {
             decay: 100,
             update_interval: round_trip * 2,
             idle_timeout: round_trip * 10,
+            settling: round_trip * 2,
             max_transfers: 4096,
             port: 0,
         }

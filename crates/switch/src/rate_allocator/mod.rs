@@ -20,6 +20,7 @@
 //! * Ticks that are due run when the next frame comes. What they do depends on the tick's time alone, so asking late changes nothing.
 //! * The last rank is never critical, and the divisor is the number of active transfers that are not critical, plus this one if it is
 //!   not counted. Taken literally, Algorithm 2 favours the first of several transfers that are to share fairly.
+//! * What is offered to a probe that would go first is kept from other probes that rank behind it (docs/decisions/0039).
 //! * A symbol of the kind [`Last`](headwater_wire::SchedulingKind::Last) takes no share and gives none back: its transfer has sent its FIN (footnote 3).
 //!
 //! Not here: the header's bytes, and what sources make of an offer.
@@ -30,6 +31,7 @@ mod config;
 mod control;
 mod hardware;
 mod optimal;
+mod reservation;
 mod simple;
 
 use headwater_units::{BitRate, Bytes, FlowId, Time};

@@ -9,6 +9,7 @@ use headwater_wire::SchedulingKind;
 use super::claim::Claim;
 use super::config::RateAllocatorConfig;
 use super::control::{DataPlane, Loads, is_stale, rate};
+use super::reservation::Reservation;
 
 /// The data plane.
 #[derive(Clone, Debug)]
@@ -21,6 +22,7 @@ pub(super) struct Optimal {
     active: Vec<Active>,
     most: usize,
     untracked: u64,
+    reservation: Reservation,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +43,7 @@ impl Optimal {
             active: Vec::new(),
             most: config.max_transfers as usize,
             untracked: 0,
+            reservation: Reservation::new(config.settling),
         }
     }
 
@@ -52,6 +55,20 @@ impl Optimal {
             None if self.active.len() < self.most => self.active.push(it),
             None => self.untracked += 1,
         }
+    }
+
+    /// What a probe is offered: a share of what is kept for no other one. Whoever is offered something keeps it for a while.
+    fn probed(&mut self, now: Time, claim: &Claim) -> f64 {
+        let Claim { transfer, rank, .. } = *claim;
+        let share = self.share(claim);
+        if let Some(reserved) = self.reservation.before(now, transfer, rank) {
+            return (share - reserved.get() as f64).max(0.0);
+        }
+        let offer = claim.offer.min(rate(share.min(self.line)));
+        if rank < Rank::LAST && offer > BitRate::ZERO {
+            self.reservation.offered(now, transfer, rank, offer);
+        }
+        share
     }
 
     fn share(&self, claim: &Claim) -> f64 {
@@ -78,10 +95,16 @@ impl DataPlane for Optimal {
         let share = match claim.kind {
             SchedulingKind::Fin | SchedulingKind::Probe => {
                 self.active.retain(|it| it.transfer != claim.transfer);
-                if claim.kind == SchedulingKind::Fin { self.line } else { self.share(claim) }
+                if claim.kind == SchedulingKind::Fin {
+                    self.reservation.settled(claim.transfer);
+                    self.line
+                } else {
+                    self.probed(now, claim)
+                }
             }
             SchedulingKind::Data => {
                 self.note(now, claim);
+                self.reservation.settled(claim.transfer);
                 self.share(claim)
             }
             SchedulingKind::Last | SchedulingKind::Feedback | SchedulingKind::Nack => self.line,

@@ -11,6 +11,7 @@ use headwater_wire::SchedulingKind;
 use super::claim::Claim;
 use super::config::RateAllocatorConfig;
 use super::control::{DataPlane, Loads, is_stale, rate};
+use super::reservation::Reservation;
 
 /// The data plane.
 #[derive(Clone, Debug)]
@@ -21,6 +22,7 @@ pub(super) struct Simple {
     loads: Loads,
     members: Members,
     critical: Option<Critical>,
+    reservation: Reservation,
 }
 
 /// The transfer that is favoured (PAM k, p_k, r_k).
@@ -36,7 +38,14 @@ impl Simple {
     pub(super) fn new(config: &RateAllocatorConfig, line: BitRate) -> Self {
         let line = line.get() as f64;
         let members = Members::new(config.max_transfers as usize);
-        Simple { line, available: line, loads: Loads::default(), members, critical: None }
+        Simple {
+            line,
+            available: line,
+            loads: Loads::default(),
+            members,
+            critical: None,
+            reservation: Reservation::new(config.settling),
+        }
     }
 
     /// Algorithm 2, but for lines 1-8.
@@ -44,13 +53,18 @@ impl Simple {
         let Claim { transfer, rank, rate, .. } = *claim;
         let probe = claim.kind == SchedulingKind::Probe;
         let ahead = self.critical.is_none_or(|it| rank < it.rank || it.transfer == transfer);
-        if ahead && rank < Rank::LAST {
-            if !probe {
+        let reserved = if probe { self.reservation.before(now, transfer, rank) } else { None };
+        if ahead && rank < Rank::LAST && reserved.is_none() {
+            if probe {
+                let offer = claim.offer.min(super::control::rate(self.available.min(self.line)));
+                self.reservation.offered(now, transfer, rank, offer);
+            } else {
                 self.critical = Some(Critical { transfer, rank, rate, heard: now });
             }
             return self.available;
         }
-        let left = self.available - self.critical.map_or(0.0, |it| it.rate.get() as f64);
+        let taken = self.critical.map_or(BitRate::ZERO, |it| it.rate).max(reserved.unwrap_or_default());
+        let left = self.available - taken.get() as f64;
         let counts = |transfer| usize::from(self.members.contains(transfer));
         let sharing = self.members.count() - self.critical.map_or(0, |it| counts(it.transfer));
         let divisor = sharing + 1 - counts(transfer);
@@ -66,6 +80,9 @@ impl DataPlane for Simple {
         let share = match claim.kind {
             SchedulingKind::Fin | SchedulingKind::Probe => {
                 self.members.remove(claim.transfer);
+                if claim.kind == SchedulingKind::Fin {
+                    self.reservation.settled(claim.transfer);
+                }
                 if is_critical {
                     self.critical = None;
                 }
@@ -73,6 +90,7 @@ impl DataPlane for Simple {
             }
             SchedulingKind::Data => {
                 self.members.insert(claim.transfer);
+                self.reservation.settled(claim.transfer);
                 if is_critical && claim.rank == Rank::LAST {
                     self.critical = None;
                 }

@@ -1,7 +1,7 @@
 //! Algorithm 2 by the means of a programmable switch (PAM §IV-A).
 //!
 //! ```text
-//!  loads -> filter A, count A -> filter B, count B -> (k, p_k) -> r_k -> last heard -> C(t) - r_k -> division -> min
+//!  loads -> filter A, count A -> filter B, count B -> (k, p_k) -> r_k -> last heard -> C(t) -> reservation -> C(t) - r_k -> division -> min
 //! ```
 //! Each array of registers is touched once per packet, numbers are [`Word`]s, which only add, subtract, shift and compare, and divisions are
 //! lookups. What the paper gives to the control program are the methods beside [`DataPlane::packet`]; they may read and write all
@@ -14,7 +14,7 @@
 //!
 //! The rank and the identity of the critical transfer are one cell of two values, as stateful ALUs have, since each decides whether the
 //! other is written. Removal of an idle critical transfer is the control program's, for a packet learns when that one was last heard
-//! only after it has passed this cell.
+//! only after it has passed this cell. The reservation is one cell too, of four values.
 
 mod division;
 mod filter;
@@ -27,6 +27,7 @@ use headwater_wire::{RateUnit, SchedulingKind};
 use super::claim::Claim;
 use super::config::RateAllocatorConfig;
 use super::control::{DataPlane, is_stale};
+use super::reservation::Reservation;
 
 use division::Division;
 use filter::{Filter, HashUnit};
@@ -45,6 +46,8 @@ pub(super) struct Hardware {
     critical: Registers<Critical>,
     critical_rate: Registers<Word>,
     critical_heard: Registers<Time>,
+    /// What is kept for the transfer that was offered to go first; see `reservation.rs`.
+    reservation: Registers<Reservation>,
     /// The control program writes it (PAM C(t)).
     available: Registers<Word>,
     hash: HashUnit,
@@ -68,14 +71,15 @@ impl Critical {
     }
 }
 
-/// How a claim stands to the critical transfer, once it has passed its cell.
+/// How a claim stands to the critical transfer, once it has passed its cell: whether there is one, and whether the claim's own transfer was that
+/// until now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     /// It is that transfer now.
     Critical,
-    /// It would be, if it were active. There is none if it was that transfer until now.
-    Ahead { cleared: bool },
-    /// It shares with others; a critical transfer goes first if there is one.
+    /// It would be, if it were active.
+    Ahead { critical: bool, cleared: bool },
+    /// It shares with others.
     Behind { critical: bool, cleared: bool },
 }
 
@@ -91,6 +95,7 @@ impl Hardware {
             critical: Registers::new(1, Critical::NONE),
             critical_rate: Registers::new(1, Word::ZERO),
             critical_heard: Registers::new(1, Time::ZERO),
+            reservation: Registers::new(1, Reservation::new(config.settling)),
             available: Registers::new(1, line),
             hash: HashUnit::new(config.port, filter_cells),
             division: Division::new(shifts),
@@ -126,7 +131,7 @@ impl Hardware {
                     *cell = Critical { transfer, rank };
                     Standing::Critical
                 }
-                _ if ahead => Standing::Ahead { cleared },
+                _ if ahead => Standing::Ahead { critical: cell.rank < Rank::LAST, cleared },
                 _ => Standing::Behind { critical: cell.rank < Rank::LAST, cleared },
             }
         })
@@ -142,7 +147,7 @@ impl Hardware {
         self.critical_rate.touch(pass, 0, |rate| {
             match standing {
                 Standing::Critical => *rate = own,
-                Standing::Ahead { cleared } | Standing::Behind { cleared, .. } if cleared => {
+                Standing::Ahead { cleared, .. } | Standing::Behind { cleared, .. } if cleared => {
                     *rate = Word::ZERO
                 }
                 Standing::Ahead { .. } | Standing::Behind { .. } => {}
@@ -157,15 +162,35 @@ impl Hardware {
         let standing = self.stand(claim);
         let critical_rate = self.critical_rate(now, standing, claim);
         let available = self.available.touch(self.pass, 0, |available| *available);
-        match standing {
-            _ if claim.kind == SchedulingKind::Fin => self.line,
-            Standing::Critical | Standing::Ahead { .. } => available,
-            Standing::Behind { critical, .. } => {
-                let sharing = active - if critical { Word::ONE } else { Word::ZERO };
-                let own = if claim.kind == SchedulingKind::Data { Word::ZERO } else { Word::ONE };
-                self.division.divide(available - critical_rate, sharing + own)
+        let reserved = self.reserved(now, standing, claim, available);
+        let critical = match standing {
+            _ if claim.kind == SchedulingKind::Fin => return self.line,
+            Standing::Critical => return available,
+            Standing::Ahead { .. } if reserved.is_none() => return available,
+            Standing::Ahead { critical, .. } | Standing::Behind { critical, .. } => critical,
+        };
+        let taken = critical_rate.max(reserved.unwrap_or_default());
+        let sharing = active - if critical { Word::ONE } else { Word::ZERO };
+        let own = if claim.kind == SchedulingKind::Data { Word::ZERO } else { Word::ONE };
+        self.division.divide(available - taken, sharing + own)
+    }
+
+    /// What a probe leaves to another one that was offered to go first; one that goes first keeps its own offer.
+    fn reserved(&mut self, now: Time, standing: Standing, claim: &Claim, available: Word) -> Option<Word> {
+        let Claim { transfer, kind, rank, offer, .. } = *claim;
+        let unit = self.unit;
+        let own = offer.min(unit.times(available.min(self.line).get()));
+        self.reservation.touch(self.pass, 0, |reservation| {
+            if kind != SchedulingKind::Probe {
+                reservation.settled(transfer);
+                return None;
             }
-        }
+            let before = reservation.before(now, transfer, rank);
+            if before.is_none() && matches!(standing, Standing::Ahead { .. }) {
+                reservation.offered(now, transfer, rank, own);
+            }
+            before.map(|rate| Word::saturating(unit.count(rate).into()))
+        })
     }
 }
 

@@ -1,0 +1,50 @@
+//! What is kept for a paused transfer that goes first, until its first symbols come.
+//!
+//! By the letter of Algorithm 2 a probe changes nothing, so all that probe while nobody is critical are offered the whole line, overload it
+//! together, and are paused together. Why that does not end by itself, and what was measured, is docs/decisions/0039.
+//!
+//! A port keeps what it has offered to the probe of a transfer that would go first. For a while, probes that rank behind that
+//! transfer share what the reservation leaves. It ends with the transfer's first symbol, with its FIN, or with that time; the
+//! same transfer gets no second one after another, since it may be held up elsewhere.
+
+use headwater_units::{BitRate, Duration, FlowId, Rank, Time};
+
+/// One port's reservation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reservation {
+    settling: Duration,
+    holder: Option<Holder>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Holder {
+    transfer: FlowId,
+    rank: Rank,
+    rate: BitRate,
+    until: Time,
+}
+
+impl Reservation {
+    pub(super) fn new(settling: Duration) -> Self {
+        Reservation { settling, holder: None }
+    }
+
+    /// What others that rank so must leave, if a transfer other than this one goes before it.
+    pub(super) fn before(&self, now: Time, transfer: FlowId, rank: Rank) -> Option<BitRate> {
+        let holder = self.holder.filter(|it| now < it.until && it.transfer != transfer && it.rank <= rank)?;
+        Some(holder.rate)
+    }
+
+    /// A probe that goes first is offered this much.
+    pub(super) fn offered(&mut self, now: Time, transfer: FlowId, rank: Rank, rate: BitRate) {
+        let again = self.holder.is_some_and(|it| it.transfer == transfer);
+        if !again && self.settling > Duration::ZERO {
+            self.holder = Some(Holder { transfer, rank, rate, until: now + self.settling });
+        }
+    }
+
+    /// The transfer sends, or has ended.
+    pub(super) fn settled(&mut self, transfer: FlowId) {
+        self.holder = self.holder.filter(|it| it.transfer != transfer);
+    }
+}
