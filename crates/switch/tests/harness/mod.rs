@@ -6,11 +6,11 @@
 use std::collections::VecDeque;
 
 use headwater_switch::{
-    Allocator, Choice, ClassMap, Destination, Forwarding, Limit, PortConfig, PortIndex, QueueConfig, Service,
-    Switch, SwitchOutput, Threshold, WhenFull,
+    Allocator, AllocatorVariant, Choice, Claim, ClassMap, Destination, Forwarding, Limit, PortConfig,
+    PortIndex, QueueConfig, RateAllocatorConfig, Service, Switch, SwitchOutput, Threshold, WhenFull,
 };
-use headwater_units::{BitRate, Bytes, Time};
-use headwater_wire::{Class, Ecn};
+use headwater_units::{BitRate, Bytes, Duration, FlowId, Rank, Time};
+use headwater_wire::{Class, Ecn, SchedulingKind};
 
 use crate::common::TestFrame;
 
@@ -137,9 +137,33 @@ fn port(choices: &mut Choices<'_>) -> PortConfig {
             _ => Service::Weighted((0..count).map(|_| 1 + choices.below(9) as u32).collect()),
         },
         when_full: if choices.yes() { WhenFull::Trim } else { WhenFull::Drop },
-        allocator: Allocator::None,
+        allocator: allocator(rate),
         ..fifo
     }
+}
+
+/// Chosen by what is chosen anyway, so that bytes that were found to matter keep their meaning.
+fn allocator(rate: BitRate) -> Allocator {
+    let variant = match rate.get() % 5 {
+        0 => AllocatorVariant::Simple,
+        1 => AllocatorVariant::Optimal,
+        2 => AllocatorVariant::Hardware { shifts: 4, filter_cells: 64 },
+        _ => return Allocator::None,
+    };
+    let config = RateAllocatorConfig::new(variant, Duration::from_micros(40));
+    Allocator::Pam(RateAllocatorConfig { max_transfers: 8, ..config })
+}
+
+/// Every other frame is one of sixteen transfers'.
+fn claim(number: u64, what: u8, hash: u8) -> Option<Claim> {
+    let kinds = [SchedulingKind::Data, SchedulingKind::Last, SchedulingKind::Probe, SchedulingKind::Fin];
+    number.is_multiple_of(2).then(|| Claim {
+        transfer: FlowId(u64::from(hash) % 16),
+        kind: kinds[usize::from(what >> 3) % 4],
+        rank: Rank::new(u32::from(what & 7).wrapping_sub(1)),
+        rate: BitRate::new(1 << (hash >> 2)),
+        offer: BitRate::new(u64::MAX),
+    })
 }
 
 impl Driver {
@@ -189,19 +213,22 @@ impl Driver {
 
     fn frame(&self, ingress: PortIndex, choices: &mut Choices<'_>) -> TestFrame {
         let what = choices.byte();
+        let len = if what & 1 == 0 { 1500 } else { choices.number(63) };
+        let hash = choices.byte();
         TestFrame {
             id: self.came,
-            len: if what & 1 == 0 { 1500 } else { choices.number(63) },
+            len,
             class: Class::ALL[usize::from(what >> 1) % 3],
             ecn: Ecn::from_tos(what >> 3),
             to: match what >> 5 {
                 number @ 0..5 => Destination::Host(number.into()),
                 number => Destination::Group(u32::from(number) - 5),
             },
-            hash: choices.byte().into(),
+            hash: hash.into(),
             marked: 0,
             cut: 0,
             ingress: ingress.0,
+            claim: claim(self.came, what, hash),
         }
     }
 
