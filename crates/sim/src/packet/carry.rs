@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use headwater_codec::{BlockEncoder, BlockShape};
 use headwater_machine::Packet;
-use headwater_units::{BlockIndex, Bytes, FlowId, FlowKey, Geometry, ObjectId, PacketNumber, SymbolId};
-use headwater_wire::{Body, Datagram, HeaderKey, emit, mark_trimmed, parse};
+use headwater_units::{
+    BlockIndex, Bytes, Duration, FlowId, FlowKey, Geometry, ObjectId, PacketNumber, SymbolId,
+};
+use headwater_wire::{Body, Datagram, HeaderKey, emit, lower_offer, mark_trimmed, parse};
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -92,8 +94,13 @@ impl Cargo {
         let symbol_size = lading.as_ref().map_or(0, |l| l.symbol_size);
         let mut bytes = vec![0; datagram.len(symbol_size)];
         let room = emit(datagram, symbol_size, &key, &mut bytes);
-        if let (Body::Symbol(header), Some(lading)) = (&datagram.body, &lading) {
-            self.symbol(lading, header.symbol, room);
+        let symbol = match &datagram.body {
+            Body::Symbol(header) => Some(header.symbol),
+            Body::ScheduledSymbol(header) => Some(header.symbol),
+            _ => None,
+        };
+        if let (Some(symbol), Some(lading)) = (symbol, &lading) {
+            self.symbol(lading, symbol, room);
         }
         let place = place as usize;
         if self.in_flight.len() <= place {
@@ -102,20 +109,35 @@ impl Cargo {
         self.in_flight[place] = bytes;
     }
 
+    /// Messages have been copied from place to place.
+    pub(super) fn forked(&mut self, forks: Vec<(u32, u32)>) {
+        for (from, to) in forks {
+            let bytes = self.in_flight[from as usize].clone();
+            let to = to as usize;
+            if self.in_flight.len() <= to {
+                self.in_flight.resize(to + 1, Vec::new());
+            }
+            self.in_flight[to] = bytes;
+        }
+    }
+
     /// Reads a message back. What was read must be what was sent: packet numbers but for what the wire cuts off.
     pub(super) fn arrived(&mut self, place: u32, sent: Packet) -> Packet {
         let key = HeaderKey::new(&self.flows.get(&sent.datagram.flow).map_or(FlowKey([0; 32]), |l| l.key));
-        let cut = match &sent.datagram.body {
-            Body::Symbol(header) if header.trimmed => {
-                // Another copy of the frame may still be whole.
-                let mut bytes = self.in_flight[place as usize].clone();
+        let body = &sent.datagram.body;
+        let edited = (body.is_trimmed() || body.negotiated().is_some()).then(|| {
+            // Another copy of the frame may still be whole.
+            let mut bytes = self.in_flight[place as usize].clone();
+            if let Some((_, scheduling)) = body.negotiated() {
+                lower_offer(&mut bytes, scheduling.offer()).expect("it was written as scheduled");
+            }
+            if body.is_trimmed() {
                 let rest = mark_trimmed(&mut bytes).expect("only whole symbols are cut");
                 bytes.truncate(rest);
-                Some(bytes)
             }
-            _ => None,
-        };
-        let bytes = cut.as_ref().unwrap_or(&self.in_flight[place as usize]);
+            bytes
+        });
+        let bytes = edited.as_ref().unwrap_or(&self.in_flight[place as usize]);
         let parsed = parse(bytes, &key)
             .unwrap_or_else(|e| panic!("{:?} was written and cannot be read: {e}", sent.datagram));
         assert_eq!(parsed.datagram, as_written(&sent.datagram), "what was read is what was written");
@@ -130,6 +152,10 @@ impl Cargo {
     }
 }
 
+fn as_held(held: Duration) -> Duration {
+    held.min(Duration::from_nanos(u32::MAX.into()))
+}
+
 /// A datagram with the precision that the wire has.
 fn as_written(datagram: &Datagram) -> Datagram {
     let mut written = datagram.clone();
@@ -137,8 +163,10 @@ fn as_written(datagram: &Datagram) -> Datagram {
         Body::Symbol(header) => header.number = PacketNumber(header.number.0 & 0xffff_ffff),
         Body::Ack(ack) => {
             let micros = ack.delay.as_micros().min(u64::from(u32::MAX));
-            ack.delay = headwater_units::Duration::from_micros(micros);
+            ack.delay = Duration::from_micros(micros);
         }
+        Body::RateFeedback(feedback) => feedback.held = as_held(feedback.held),
+        Body::Nack(nack) => nack.feedback.held = as_held(nack.feedback.held),
         _ => {}
     }
     written

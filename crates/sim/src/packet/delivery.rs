@@ -59,9 +59,13 @@ impl Delivery {
         let hosts = setup.topology.hosts().len();
         let pairs = if setup.jitter == Jitter::PacketOnPath { hosts * hosts } else { 0 };
         let sprayed = if matches!((setup.choice)(0), Choice::Path { .. }) { hosts * hosts } else { 0 };
+        let mut bodies = Bodies::default();
+        if setup.carry_bytes {
+            bodies.note_forks();
+        }
         Ok(Delivery {
             agenda: Agenda::new(),
-            bodies: Bodies::default(),
+            bodies,
             network: Network::new(&ground(setup))?,
             cargo: setup.carry_bytes.then(|| Cargo::new(setup.seed)),
             rng: ChaCha8Rng::seed_from_u64(setup.seed ^ 0x6a69_7474_6572),
@@ -111,12 +115,13 @@ impl Delivery {
         let mut whole = false;
         let mut beside = None;
         match packet.datagram.body {
-            Body::Symbol(_) => whole = true,
+            Body::Symbol(_) | Body::ScheduledSymbol(_) => whole = true,
             Body::Control(_) if target == to_host => beside = self.control.delay(),
             _ => {}
         }
         let body = self.bodies.put(packet, to);
         if let Some(cargo) = &mut self.cargo {
+            cargo.forked(self.bodies.take_forks());
             cargo.sent(body, &self.bodies.get(body).packet);
         }
         if let Some(delay) = beside {
@@ -160,9 +165,10 @@ impl Delivery {
     /// A message goes along a segment of a tree. Hosts take no time to send it: its source has a rate to keep.
     fn send_along(&mut self, now: Time, path: u32, packet: Packet) {
         let (len, class, ecn) = (self.sizes.of(&packet), packet.datagram.class, packet.ecn);
-        let whole = matches!(packet.datagram.body, Body::Symbol(_));
+        let whole = matches!(packet.datagram.body, Body::Symbol(_) | Body::ScheduledSymbol(_));
         let body = self.bodies.put(packet, path);
         if let Some(cargo) = &mut self.cargo {
+            cargo.forked(self.bodies.take_forks());
             cargo.sent(body, &self.bodies.get(body).packet);
         }
         let Some(link) = self.network.segments.first(path) else {
@@ -241,6 +247,7 @@ impl Delivery {
     pub(super) fn take(&mut self, body: u32, ecn: Ecn, cut: bool) -> (u32, Packet) {
         let (to, mut packet) = self.bodies.take(body, ecn, cut);
         if let Some(cargo) = &mut self.cargo {
+            cargo.forked(self.bodies.take_forks());
             packet = cargo.arrived(body, packet);
         }
         (to, packet)

@@ -6,8 +6,8 @@
 use std::num::NonZeroU64;
 
 use headwater_machine::Packet;
-use headwater_switch::{Destination, Frame};
-use headwater_units::Bytes;
+use headwater_switch::{Claim, Destination, Frame};
+use headwater_units::{BitRate, Bytes};
 use headwater_wire::{Body, Class, Ecn};
 
 /// Bytes that remain of a symbol's frame when a switch cuts the payload off.
@@ -41,6 +41,10 @@ impl SimFrame {
     #[inline]
     pub(super) fn body(&self) -> u32 {
         self.ends.get() as u32 - 1
+    }
+    /// The same frame with its message at another place.
+    pub(super) fn carrying(self, body: u32) -> Self {
+        SimFrame { ends: ends(body, self.to()), ..self }
     }
     /// The host it is for, or the subset of a group.
     #[inline]
@@ -140,7 +144,7 @@ impl FrameSizes {
     #[inline]
     pub(super) fn of(&self, body: &Packet) -> u32 {
         let stated = match body.datagram.body {
-            Body::Symbol(_) => self.data,
+            Body::Symbol(_) | Body::ScheduledSymbol(_) => self.data,
             Body::Control(_) => None,
             _ => self.ack,
         };
@@ -176,6 +180,8 @@ impl Carried {
 pub(super) struct Bodies {
     places: Vec<Option<Carried>>,
     free: Vec<u32>,
+    /// Messages that were copied to a place of their own since somebody last asked: from where, and to where. Kept if somebody asks.
+    forks: Option<Vec<(u32, u32)>>,
 }
 
 impl Bodies {
@@ -209,8 +215,12 @@ impl Bodies {
         };
         let Carried { mut packet, to, .. } = carried.expect("a frame names a message that is kept");
         packet.ecn = ecn;
-        if cut && let Body::Symbol(header) = &mut packet.datagram.body {
-            header.trimmed = true;
+        if cut {
+            match &mut packet.datagram.body {
+                Body::Symbol(header) => header.trimmed = true,
+                Body::ScheduledSymbol(header) => header.trimmed = true,
+                _ => {}
+            }
         }
         (to, packet)
     }
@@ -227,9 +237,42 @@ impl Bodies {
         }
     }
 
-    /// The frame was copied.
-    pub(super) fn copied(&mut self, at: u32) {
-        self.places[at as usize].as_mut().expect("a frame names a message that is kept").copies += 1;
+    /// The frame was copied. Says where the copy's message is: at the same place, unless switches negotiate by it, each copy's offer apart.
+    pub(super) fn copied(&mut self, at: u32) -> u32 {
+        let carried = self.places[at as usize].as_mut().expect("a frame names a message that is kept");
+        if carried.packet.datagram.body.negotiated().is_none() {
+            carried.copies += 1;
+            return at;
+        }
+        let (packet, to) = (carried.packet.clone(), carried.to);
+        let fork = self.put(packet, to);
+        if let Some(forks) = &mut self.forks {
+            forks.push((at, fork));
+        }
+        fork
+    }
+
+    /// From now on, forks are noted for [`Bodies::take_forks`].
+    pub(super) fn note_forks(&mut self) {
+        self.forks = Some(Vec::new());
+    }
+
+    /// Whatever else is kept by place has to follow these, in this order, before another message is put anywhere.
+    pub(super) fn take_forks(&mut self) -> Vec<(u32, u32)> {
+        self.forks.as_mut().map_or_else(Vec::new, std::mem::take)
+    }
+
+    /// What the message says to rate allocators.
+    pub(super) fn claim(&self, at: u32) -> Option<Claim> {
+        let datagram = &self.get(at).packet.datagram;
+        let (kind, scheduling) = datagram.body.negotiated()?;
+        Some(Claim::new(datagram.flow, kind, scheduling))
+    }
+
+    /// A port grants this much to the message, which claims something.
+    pub(super) fn lower_offer(&mut self, at: u32, most: BitRate) {
+        let carried = self.places[at as usize].as_mut().expect("a frame names a message that is kept");
+        carried.packet.datagram.body.negotiated_mut().expect("it claims something").lower_offer(most);
     }
 
     pub(super) fn get(&self, at: u32) -> &Carried {

@@ -36,7 +36,7 @@ enum PortMode {
     Pass,
     /// It keeps its frames and may be asked late.
     Queue,
-    /// The link has faults or is tallied, or the port must be asked at every departure.
+    /// The link has faults or is tallied, the port grants rates, or it must be asked at every departure.
     Watched,
 }
 
@@ -170,6 +170,7 @@ impl Network {
             })?;
             let delay = link.delay.as_nanos();
             let mode = match tallied {
+                _ if port.has_allocator() => PortMode::Watched,
                 false if port.is_plain() => PortMode::Pass,
                 false if trims => PortMode::Queue,
                 _ => PortMode::Watched,
@@ -334,10 +335,10 @@ impl Network {
         self.faults.unroutable += u64::from(reached != among);
         let mut copies = std::mem::take(copies);
         // Before any of them is dropped: the message goes with the last one.
-        for (_, copy) in &copies[1..] {
-            bodies.copied(copy.body());
+        for (_, copy) in &mut copies[1..] {
+            *copy = copy.carrying(bodies.copied(copy.body()));
             if let Some(tally) = self.tallies.get_mut(link as usize) {
-                tally.copied.note(copy);
+                tally.copied.note(&*copy);
             }
         }
         for (port, copy) in copies.drain(..) {
@@ -375,7 +376,7 @@ impl Network {
         }
     }
 
-    /// The same of a link that does more than it should, or whose port is asked at every departure.
+    /// The same of a link that does more than it should, or whose port grants rates or is asked at every departure.
     #[inline(never)]
     fn offer_watched(
         &mut self,
@@ -389,6 +390,12 @@ impl Network {
             tally.offered.note(&frame);
         }
         let port = &mut self.links[link as usize].port;
+        if port.has_allocator() {
+            let claim = bodies.claim(frame.body());
+            if let Some(offer) = port.allocate(now, frame.len(), claim.as_ref()) {
+                bodies.lower_offer(frame.body(), offer);
+            }
+        }
         if port.is_plain() {
             match port.pass(now, &mut frame) {
                 Passed::Leaves(at) => self.depart(at, link, frame, agenda, bodies),
@@ -484,7 +491,7 @@ impl Network {
             if let Some(tally) = self.tallies.get_mut(link as usize) {
                 tally.duplicated.note(&frame);
             }
-            bodies.copied(frame.body());
+            let frame = frame.carrying(bodies.copied(frame.body()));
             agenda.push(arrival + later.as_nanos(), Event::Arrive { link, frame });
         }
         agenda.push(arrival + later.as_nanos(), Event::Arrive { link, frame });

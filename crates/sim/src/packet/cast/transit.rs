@@ -94,10 +94,12 @@ impl Transit {
         let CastSetup { control_delay, jitter, seed, .. } = *setup;
         let hosts = setup.topology.hosts().len();
         let pairs = if jitter == Jitter::PacketOnPath { hosts * hosts } else { 0 };
+        let mut bodies = Bodies::default();
+        bodies.note_forks();
         Transit {
             agenda: Agenda::new(),
             network,
-            bodies: Bodies::default(),
+            bodies,
             raw: BTreeMap::new(),
             wrong: BTreeSet::new(),
             groups: Vec::new(),
@@ -196,6 +198,7 @@ impl Transit {
     }
 
     fn put(&mut self, packet: Packet, to: u32, bytes: Option<Arc<[u8]>>) -> u32 {
+        self.follow_forks();
         let place = self.bodies.put(packet, to);
         match bytes {
             Some(bytes) => _ = self.raw.insert(place, bytes),
@@ -208,6 +211,22 @@ impl Transit {
         place
     }
 
+    /// What is kept by place goes along with messages that were copied to places of their own.
+    #[inline]
+    fn follow_forks(&mut self) {
+        for (from, to) in self.bodies.take_forks() {
+            match self.raw.get(&from).cloned() {
+                Some(bytes) => _ = self.raw.insert(to, bytes),
+                None => _ = self.raw.remove(&to),
+            }
+            if !self.wrong.contains(&from) {
+                self.wrong.remove(&to);
+            } else {
+                self.wrong.insert(to);
+            }
+        }
+    }
+
     fn launch(
         &mut self,
         view: &NetworkView<'_>,
@@ -218,7 +237,7 @@ impl Transit {
         (bytes, wrong): (usize, bool),
     ) {
         let Packet { ecn, datagram: Datagram { class, flow, body, .. }, .. } = &packet;
-        let of = (bytes, *class, *ecn, flow.0, matches!(body, Body::Symbol(_)));
+        let of = (bytes, *class, *ecn, flow.0, matches!(body, Body::Symbol(_) | Body::ScheduledSymbol(_)));
         let place = self.put(packet, meant.place(), None);
         if wrong {
             self.wrong.insert(place);
@@ -307,6 +326,7 @@ impl Transit {
     /// What a frame has brought that came to its end over this link, if over any.
     #[inline]
     pub(super) fn take(&mut self, place: u32, link: u32, ecn: Ecn, cut: bool) -> Arrived {
+        self.follow_forks();
         let bytes = if self.raw.is_empty() { None } else { self.raw.get(&place).cloned() };
         let wrong = !self.wrong.is_empty() && self.wrong.contains(&place);
         let (to, packet) = self.bodies.take(place, ecn, cut);

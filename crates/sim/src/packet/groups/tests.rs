@@ -1,5 +1,7 @@
 //! What is sent to a group once comes to each member once, over every link of its tree once.
 
+mod offers;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_baseline as baseline;
@@ -41,11 +43,17 @@ struct Field {
     now: Time,
     /// Who had which packet: host, packet number, whether it was cut.
     had: Vec<(u32, u64, bool)>,
+    /// What came beside symbols, and by which flow.
+    heard: Vec<(u32, FlowId, Body)>,
     sent: u64,
 }
 
 impl Field {
     fn new(fabric: &str, routing: &str, port: PortConfig, seed: u64) -> Self {
+        Field::with_nic(fabric, routing, unlimited(), port, seed)
+    }
+
+    fn with_nic(fabric: &str, routing: &str, nic: PortConfig, port: PortConfig, seed: u64) -> Self {
         let spec: FabricSpec = toml::from_str(fabric).unwrap_or_else(|error| panic!("{error}\n{fabric}"));
         let topology = spec.build(Bytes::new(1500)).unwrap();
         let routes = match routing {
@@ -62,7 +70,7 @@ impl Field {
             _ => Choice::First,
         };
         let rate = BitRate::new(1_000_000_000);
-        let nic = PortConfig::fifo(rate, None, None);
+        let nic = PortConfig { rate, ..nic };
         let port = PortConfig { rate, ..port };
         let ndp = baseline::Scheme::Ndp(baseline::NdpConfig { class: Class::Bulk, headroom: Bytes::ZERO });
         let sender = baseline::SenderConfig::data_centre(ndp);
@@ -92,7 +100,7 @@ impl Field {
         };
         let mut delivery = Delivery::new(&setup).unwrap();
         (0..setup.topology.hosts().len() as u32).for_each(|host| delivery.settle(host));
-        Field { setup, delivery, now: Time::ZERO, had: Vec::new(), sent: 0 }
+        Field { setup, delivery, now: Time::ZERO, had: Vec::new(), heard: Vec::new(), sent: 0 }
     }
 
     /// One data packet on a path.
@@ -100,8 +108,11 @@ impl Field {
         let symbol = SymbolId { block: BlockIndex(0), esi: Esi(0) };
         let header = SymbolHeader::new(PacketNumber(self.sent), symbol);
         self.sent += 1;
-        let body = Body::Symbol(header);
-        let datagram = Datagram { class: Class::Bulk, key_epoch: 0, flow: FlowId(7), body };
+        self.say(from, path, FlowId(7), Body::Symbol(header));
+    }
+
+    fn say(&mut self, from: u32, path: PathId, flow: FlowId, body: Body) {
+        let datagram = Datagram { class: Class::Bulk, key_epoch: 0, flow, body };
         let packet = Packet { path, ecn: Ecn::NotEct, datagram };
         self.delivery.send(&self.setup, self.now, from, packet);
     }
@@ -135,7 +146,9 @@ impl Field {
     fn take(&mut self, body: u32, link: u32, cut: bool) {
         let (to, packet) = self.delivery.take(body, Ecn::NotEct, cut);
         let Some(End::Endpoint(to)) = self.delivery.end(to, link) else { panic!("{to} is no endpoint") };
-        let Body::Symbol(header) = packet.datagram.body else { panic!("{packet:?}") };
+        let Body::Symbol(header) = packet.datagram.body else {
+            return self.heard.push((to, packet.datagram.flow, packet.datagram.body));
+        };
         assert_eq!(header.trimmed, cut);
         // Endpoints are numbered as their hosts.
         assert!(link == u32::MAX || self.downlink(to) == LinkId(link));
