@@ -10,7 +10,7 @@
 //! * [`coflow`]: coflows over a matrix of ports: Varys, Aalo, Sincronia and others, and Courier around any of them.
 //! * [`pam`]: PAM Table I, the rank of a transfer whose switches compute its rate. It is made for each packet, so it is no [`Policy`].
 //!
-//! One trait serves both. Its first parameter is the form of the demand, its second that of the plan: a [`Demand`] has paths over
+//! One trait serves [`theta`] and [`coflow`]. Its first parameter is the form of the demand, its second that of the plan: a [`Demand`] has paths over
 //! any links and finds a share by the flow's id; a [`coflow::PortDemand`] has two ports per flow, and its plan is a list in the
 //! order of the demand's flows, since looking up 10^5 flows in a tree at each event costs more than the plan itself.
 

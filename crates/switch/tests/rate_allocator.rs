@@ -3,11 +3,12 @@
 mod common;
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use common::{TestFrame, at};
 use headwater_switch::{
-    Allocator, AllocatorVariant, Claim, Limit, Passed, Port, PortConfig, RateAllocator, RateAllocatorConfig,
+    Allocator, AllocatorVariant, Claim, Destination, Forwarding, Limit, Offered, Passed, Port, PortConfig,
+    PortIndex, RateAllocator, RateAllocatorConfig, Switch, SwitchOutput,
 };
 use headwater_units::{BitRate, Bytes, Duration, FlowId, Rank, Time};
 use headwater_wire::SchedulingKind;
@@ -507,6 +508,30 @@ fn a_queue_above_its_target_is_drained() {
     }
 }
 
+/// Each copy that a switch makes is offered what its own port grants.
+#[test]
+fn copies_have_offers_of_their_own() {
+    for variant in VARIANTS {
+        let port = |rate| {
+            let allocator = Allocator::Pam(config(variant));
+            PortConfig { allocator, ..PortConfig::fifo(rate, None, None) }
+        };
+        let plain = PortConfig::fifo(mbit(10), None, None);
+        let ports = vec![port(mbit(64)), plain, port(mbit(32)), port(mbit(100))];
+        let mut switch = Switch::new(ports, Forwarding::new(0)).unwrap();
+        switch.forwarding_mut().set_group(0, &[PortIndex(0), PortIndex(1), PortIndex(2), PortIndex(3)]);
+        let said = Claim { offer: mbit(80), ..claim(SchedulingKind::Probe, 7, 3, BitRate::ZERO) };
+        let frame = TestFrame { claim: Some(said), to: Destination::Group(0), ..TestFrame::symbol(0, 100) };
+        switch.handle(at(1), PortIndex::OWN, frame);
+        let mut offers = BTreeMap::new();
+        while let SwitchOutput::Transmit { port, frame, .. } = switch.poll(at(1)) {
+            offers.insert(port.0, frame.claim.unwrap().offer);
+        }
+        let expected = [(0, mbit(64)), (1, mbit(80)), (2, mbit(32)), (3, mbit(80))];
+        assert_eq!(offers.into_iter().collect::<Vec<_>>(), expected, "{variant:?}");
+    }
+}
+
 /// What is said at a port: gap, length, transfer, kind, rank, rate, offer; nothing for frames that are not scheduled.
 type Said = (u64, u64, Option<(u64, u8, u32, u64, u64)>);
 
@@ -615,7 +640,7 @@ proptest! {
             );
             let passed = plain.pass(at(now), &mut frame.clone());
             let offered = general.enqueue(at(now), frame);
-            prop_assert_eq!(matches!(passed, Passed::Dropped), matches!(offered, headwater_switch::Offered::Dropped(_)));
+            prop_assert_eq!(matches!(passed, Passed::Dropped), matches!(offered, Offered::Dropped(_)));
             prop_assert_eq!(plain.allocator().unwrap().view(), general.allocator().unwrap().view());
             prop_assert_eq!(plain.stats(), general.stats());
         }
