@@ -21,7 +21,8 @@
 //! * The last rank is never critical, and the divisor is the number of active transfers that are not critical, plus this one if it is
 //!   not counted. Taken literally, Algorithm 2 favours the first of several transfers that are to share fairly.
 //! * What is offered to a probe that would go first is kept from other probes that rank behind it (docs/decisions/0039).
-//! * A symbol of the kind [`Last`](headwater_wire::SchedulingKind::Last) takes no share and gives none back: its transfer has sent its FIN (footnote 3).
+//! * A symbol of the kind [`Last`](headwater_wire::SchedulingKind::Last) takes no share and gives none back: its transfer has sent its
+//!   FIN (footnote 3).
 //!
 //! Not here: the header's bytes, and what sources make of an offer.
 

@@ -1,4 +1,4 @@
-//! Algorithm 2 in floating point, with exact tables of active transfers (PAM §III-C).
+//! Algorithm 2 (PAM Alg. 2) in floating point, with exact tables of active transfers (PAM §III-C).
 //!
 //! Active transfers stand in two tables, as in the paper's Fig. 6. Every claim goes to both, the active one counts. At each swap the other one
 //! becomes active, and the one that was is emptied. So a transfer that went without a FIN counts for one to two idle timeouts.

@@ -1,17 +1,20 @@
 //! An Ethernet frame as a switch sees it: its bytes, read once and edited in place.
 //!
 //! Marking sets the two ECN bits (RFC 3168 §5), trimming cuts a UDP packet's payload as switches of the SAI do and leaves a
-//! header packet (SCDP §III-B), and both keep the IPv4 header's checksum right by RFC 1624; IPv6 has none. Nothing else of a
-//! packet changes on its way, save the destination's MAC address, which a routed network would rewrite too.
+//! header packet (SCDP §III-B), and both keep the IPv4 header's checksum right by RFC 1624; IPv6 has none. A port that grants rates lowers
+//! the offer of a scheduled datagram (PAM §III-C), and UDP's checksum follows. Nothing else of a packet changes on its way, save
+//! the destination's MAC address, which a routed network would rewrite too.
 //!
 //! Knows nothing of symbols: whether a trimmed packet means anything is for its receiver to say.
 
 use std::hash::Hasher as _;
 use std::net::{IpAddr, SocketAddr};
 
-use headwater_switch::{Destination, Frame, TreeWord};
-use headwater_units::{Bytes, FlowId};
-use headwater_wire::{Class, DSCP_TRIMMED, Ecn, class_of, peek_tree};
+use headwater_switch::{Claim, Destination, Frame, TreeWord};
+use headwater_units::{BitRate, Bytes, FlowId};
+use headwater_wire::{
+    Class, DSCP_TRIMMED, Ecn, SCHEDULING, SCHEDULING_AT, class_of, peek_scheduling, peek_tree,
+};
 use siphasher::sip::SipHasher13;
 
 use super::address::AddressBook;
@@ -274,6 +277,35 @@ impl Frame for RawFrame {
     fn destination(&self) -> Destination {
         self.destination
     }
+
+    /// What a scheduled datagram says, if its source may have made it: any UDP payload can look like one.
+    fn claim(&self) -> Option<Claim> {
+        let payload = self.layout.udp_payload()?;
+        let (flow, kind, scheduling) = peek_scheduling(self.bytes().get(payload..)?)?;
+        kind.is_negotiated().then(|| Claim::new(flow, kind, &scheduling))
+    }
+
+    fn lower_offer(&mut self, most: BitRate) {
+        let Some(payload) = self.layout.udp_payload() else { return };
+        // The offer's three bytes are in the last two words of the scheduling header.
+        let words = [4, 2].map(|before_end| payload + SCHEDULING_AT + SCHEDULING - before_end);
+        let bytes = self.buffer.bytes_mut();
+        if payload + SCHEDULING_AT + SCHEDULING > bytes.len() {
+            return;
+        }
+        let word = |bytes: &[u8], at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+        let old = words.map(|at| word(bytes, at));
+        headwater_wire::lower_offer(&mut bytes[payload..], most);
+        let checksum = payload - UDP_HEADER + 6;
+        let sum = word(bytes, checksum);
+        if sum == 0 {
+            return;
+        }
+        let pairs = words.iter().zip(old);
+        let sum = pairs.fold(sum, |sum, (at, old)| checksum::updated(sum, old, word(bytes, *at)));
+        // Zero would say that there is none.
+        bytes[checksum..checksum + 2].copy_from_slice(&if sum == 0 { 0xffff } else { sum }.to_be_bytes());
+    }
 }
 
 impl AsRef<[u8]> for RawFrame {
@@ -288,4 +320,104 @@ fn flow_hash(layout: &Layout, frame: &[u8]) -> u32 {
     hasher.write(&[layout.protocol]);
     hasher.write(layout.ports(frame).unwrap_or_default());
     hasher.finish() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_units::{FlowKey, Rank};
+    use headwater_wire::{
+        Body, Datagram, HeaderKey, RateProbe, RateUnit, RoundTrip, Scheduling, SchedulingKind, emit, parse,
+    };
+
+    use super::super::buffer::FramePool;
+    use super::*;
+
+    const LINE: BitRate = BitRate::new(1_000_000_000);
+
+    fn key() -> HeaderKey {
+        HeaderKey::new(&FlowKey([7; 32]))
+    }
+
+    /// A probe in UDP in IPv4 in Ethernet; the header of UDP without its checksum.
+    fn probe(number: u32) -> Vec<u8> {
+        let scheduling = Scheduling::new(RateUnit::finest(LINE), Rank::new(9), BitRate::ZERO, LINE);
+        let round_trip = RoundTrip::of(headwater_units::Duration::from_micros(40));
+        let body = Body::RateProbe(RateProbe { number, round_trip, scheduling });
+        let datagram = Datagram { class: Class::Bulk, key_epoch: 0, flow: FlowId(77), body };
+        let mut payload = vec![0; datagram.len(0)];
+        emit(&datagram, 0, &key(), &mut payload);
+        let len = (28 + payload.len()) as u16;
+        let mut packet = vec![0x45, 0, 0, 0, 0, 1, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 239, 1, 1, 1];
+        packet[2..4].copy_from_slice(&len.to_be_bytes());
+        let sum = !checksum::sum(&packet);
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        packet.extend([0x1b, 0x58, 0x1b, 0x58]);
+        packet.extend((len - 20).to_be_bytes());
+        packet.extend([0, 0]);
+        packet.extend(payload);
+        [&[1, 0, 0x5e, 1, 1, 1, 2, 0, 0, 0, 0, 1, 8, 0][..], &packet].concat()
+    }
+
+    fn parsed(bytes: &[u8]) -> RawFrame {
+        let buffer = FramePool::new(4).gather(&[bytes]).unwrap();
+        RawFrame::parse(buffer, &AddressBook::new()).unwrap()
+    }
+
+    fn udp_is_right(frame: &RawFrame) -> bool {
+        let udp = &frame.bytes()[34..];
+        let sums = [checksum::sum(&frame.bytes()[26..34]), 17, udp.len() as u16, checksum::sum(udp)];
+        sums.into_iter().fold(0xffff, |it, sum| checksum::updated(it, 0, sum)) == 0
+    }
+
+    #[test]
+    fn a_lowered_offer_leaves_checksum_and_tag_right() {
+        for number in 0..300 {
+            let mut frame = parsed(&probe(number));
+            // As a sender that fills the checksum in.
+            frame.buffer.bytes_mut()[40] = 1;
+            frame.repair_udp(34);
+            assert!(udp_is_right(&frame));
+            let claim = frame.claim().unwrap();
+            assert_eq!(
+                (claim.transfer, claim.kind, claim.rank),
+                (FlowId(77), SchedulingKind::Probe, Rank::new(9))
+            );
+            assert_eq!(claim.offer, LINE);
+            let whole = frame.clone();
+            let most = BitRate::new(64 * 5_000_011 * u64::from(number % 4));
+            frame.lower_offer(most);
+            assert_eq!(frame.claim().unwrap().offer, most.min(LINE));
+            assert!(udp_is_right(&frame), "{number}");
+            assert!(parse(&frame.bytes()[42..], &key()).is_ok());
+            assert_eq!(whole.claim().unwrap().offer, LINE, "another copy is as it was");
+        }
+    }
+
+    #[test]
+    fn a_checksum_that_was_left_out_stays_so() {
+        let mut frame = parsed(&probe(1));
+        frame.lower_offer(BitRate::new(640));
+        assert_eq!((frame.bytes()[40], frame.bytes()[41]), (0, 0));
+        assert_eq!(frame.claim().unwrap().offer, BitRate::new(640));
+    }
+
+    #[test]
+    fn what_is_too_short_or_no_datagram_of_ours_claims_nothing() {
+        let whole = probe(1);
+        let mut foreign = whole.clone();
+        foreign[42] = 0x20;
+        assert_eq!(parsed(&foreign).claim(), None);
+        for payload in 0..42 {
+            let mut short = whole[..42 + payload].to_vec();
+            let len = (28 + payload) as u16;
+            short[16..18].copy_from_slice(&len.to_be_bytes());
+            short[24..26].fill(0);
+            let sum = !checksum::sum(&short[14..34]);
+            short[24..26].copy_from_slice(&sum.to_be_bytes());
+            let mut frame = parsed(&short);
+            assert_eq!(frame.claim(), None, "{payload}");
+            frame.lower_offer(BitRate::ZERO);
+            assert_eq!(frame.bytes(), short);
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Which transfers are active, in two Bloom filters with a counter each (PAM §IV-A, Fig. 6).
 //!
-//! A filter has three arrays of bits, one for each hash, in stages behind one another. A transfer is in it if its bit is set in all three. Every claim
-//! goes to both filters; the active one's counter counts. At each swap the other one becomes active, and the one that was is cleared.
+//! A filter has three arrays of bits, one for each hash, in stages behind one another. A transfer is in it if its bit is set in all
+//! three. Every claim goes to both filters; the active one's counter counts. At each swap the other one becomes active, and the one that was is cleared.
 //! So a transfer that went without a FIN counts for one to two idle timeouts.
 //!
 //! ```text
