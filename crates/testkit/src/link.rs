@@ -32,6 +32,10 @@ impl Carried for Packet {
                 header.trimmed = true;
                 true
             }
+            Body::ScheduledSymbol(header) => {
+                header.trimmed = true;
+                true
+            }
             _ => false,
         }
     }

@@ -31,7 +31,7 @@ impl Preparation {
                 self.blocks.retain(|(of, _), _| of != flow);
                 None
             }
-            SourceEvent::Opened(_) => None,
+            SourceEvent::Opened(_) | SourceEvent::FellBack { .. } => None,
         }
     }
 
@@ -53,11 +53,13 @@ impl Preparation {
 
     /// The machine sends this: a symbol's block must be ready.
     pub fn sends(&self, datagram: &Datagram) {
-        if let Body::Symbol(header) = &datagram.body {
-            let block = header.symbol.block;
-            let ready = self.blocks.get(&(datagram.flow, block)) == Some(&true);
-            assert!(ready, "{:?} of {:?} is sent, which is not ready", header.symbol, datagram.flow);
-        }
+        let symbol = match &datagram.body {
+            Body::Symbol(header) => header.symbol,
+            Body::ScheduledSymbol(header) => header.symbol,
+            _ => return,
+        };
+        let ready = self.blocks.get(&(datagram.flow, symbol.block)) == Some(&true);
+        assert!(ready, "{symbol:?} of {:?} is sent, which is not ready", datagram.flow);
     }
 
     /// The last block of the object that is held.

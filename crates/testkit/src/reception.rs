@@ -89,6 +89,7 @@ impl Reception {
     pub fn hands_in(&mut self, packet: &Packet) {
         self.handed_in = match &packet.datagram.body {
             Body::Symbol(header) if !header.trimmed => Some(header.symbol),
+            Body::ScheduledSymbol(header) if !header.trimmed => Some(header.symbol),
             _ => None,
         };
     }

@@ -8,12 +8,13 @@
 pub mod flow;
 pub mod pull;
 pub mod push;
+pub mod rate;
 pub mod receiver;
 pub mod source;
 mod task;
 mod transports;
 pub mod tree;
 
-pub use flow::{Opened, SourceEvent};
+pub use flow::{Opened, SourceEvent, WhyFallback};
 pub use source::{Arriving, Relaying, SourceCommand};
 pub use task::{Bind, DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure, ToFetch};

@@ -9,6 +9,7 @@
 //!  |  PushFlow (PPUSH): decides itself what leaves when                     |  x flows, served in turns
 //!  |  PullFlow (SCDP): sends what it is asked for                           |
 //!  |  TreeFlow (Datacast): what it is asked for, new symbols at its rate     |
+//!  |  RateFlow (PAM): at the rate that its receivers feed back               |
 //!  +-------------------------------------------------------------------------+
 //!        |  ^ Hold, Withdraw, BlockReady, FlowPath, TooLong
 //!        v  | Opened, Prepare, Release, Closed
@@ -33,7 +34,7 @@ mod stats;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use headwater_machine::{Endpoint, Input, Output, Packet, SortedMap, Timers};
-use headwater_units::{Bytes, Duration, FlowId, Geometry, ObjectId, PathId, Time};
+use headwater_units::{Bytes, Duration, FlowId, Geometry, ObjectId, PathId, Rank, Time};
 use headwater_wire::{
     Body, Class, Control, Datagram, FinReason, FlowRole, MAX_FLOWS, Push, Refusal, ToController, ToSource,
 };
@@ -47,9 +48,10 @@ use crate::flow::in_flight::AckOutcome;
 use crate::flow::pacer::RateLimit;
 use crate::flow::paths::PathMemory;
 pub use crate::flow::{FlowCounters, FlowStats};
-use crate::flow::{Opened, Shared, SourceEvent};
+use crate::flow::{Opened, Shared, SourceEvent, WhyFallback};
 use crate::pull;
 pub use crate::push::{AckInterval, LostSymbols, TailProbe};
+use crate::rate::{self, Ranking};
 pub use crate::transports::SourceConfig;
 use crate::transports::{Common, Flow};
 use crate::tree::Deals;
@@ -118,6 +120,7 @@ impl Source {
                 },
                 pull: pull::Common::default(),
                 deals: Deals::default(),
+                rate: rate::Common { ranking: Box::new(Rank::LAST), answered: None, fell_back: None },
                 none: (),
                 config,
             },
@@ -145,6 +148,11 @@ impl Source {
         self.flows.values().filter_map(|held| held.flow.slack()).min()
     }
 
+    /// Ranks scheduled flows from now on; without it all have [`Rank::LAST`], and share what there is.
+    pub fn rank_by(&mut self, ranking: Box<dyn Ranking>) {
+        self.common.rate.ranking = ranking;
+    }
+
     /// Counters so far.
     pub fn stats(&self) -> SourceStats {
         self.stats
@@ -159,7 +167,7 @@ impl Source {
                     self.stats.unexpected += 1
                 }
             },
-            Body::Fin(_) => self.on_fin(flow, path),
+            Body::Fin(_) => self.on_fin(now, flow, path),
             Body::Symbol(_)
             | Body::FinAck
             | Body::Cumulative(_)
@@ -190,7 +198,7 @@ impl Source {
             ToSource::Pause { flow } => self.with_flow(flow, |f, _, _| f.pause(now)),
             ToSource::Resume { flow } => self.with_flow(flow, |f, _, _| f.resume(now)),
             ToSource::Stop { flow } => {
-                self.close(flow);
+                self.close(now, flow);
                 // Also a flow never heard of: a push that is overtaken by its stop must not begin it later.
                 self.ended.insert(flow);
                 self.tell(path, ToController::Stopped { flow });
@@ -286,6 +294,16 @@ impl Source {
         let mut is_understood = true;
         self.with_flow(flow, |f, common, outcome| is_understood = f.hear(now, path, body, common, outcome));
         self.stats.unexpected += u64::from(!is_understood);
+        if let Some(group) = self.common.rate.answered.take() {
+            self.with_flow(group, |f, common, _| {
+                if let Flow::Rate(f) = f {
+                    f.on_member(now, flow, body, &mut common.shared, &mut common.rate);
+                }
+            });
+        }
+        if let Some((flow, why)) = self.common.rate.fell_back.take() {
+            self.fall_back(flow, why);
+        }
         if let Some((group, says)) = self.common.pull.says.take() {
             self.with_flow(group, |f, common, _| {
                 if let Flow::Pull(f) = f {
@@ -296,20 +314,24 @@ impl Source {
         }
     }
 
+    /// A scheduled flow sends nothing more, as its network does not compute rates. The controller is to find another transport.
+    fn fall_back(&mut self, flow: FlowId, why: WhyFallback) {
+        self.event(SourceEvent::FellBack { flow, why });
+        if let Some(controller) = self.flows.get(&flow).map(|held| held.controller) {
+            self.refuse(controller, flow, Refusal::Unscheduled);
+        }
+    }
+
     /// Groups have gone on without some of their members.
     #[inline]
     fn tell_detached(&mut self, now: Time) {
         while let Some(flow) = self.common.shared.detached.pop() {
-            self.with_flow(flow, |f, common, _| {
-                if let Flow::Pull(f) = f {
-                    f.detach(now, &mut common.shared);
-                }
-            });
+            self.with_flow(flow, |f, common, _| f.detach(now, &mut common.shared));
         }
     }
 
-    fn on_fin(&mut self, flow: FlowId, path: PathId) {
-        match self.close(flow) {
+    fn on_fin(&mut self, now: Time, flow: FlowId, path: PathId) {
+        match self.close(now, flow) {
             Some(controller) => self.tell(controller, ToController::Stopped { flow }),
             None if self.ended.contains(flow) => {}
             None => {
@@ -328,12 +350,12 @@ impl Source {
             SourceCommand::Hold { object, bytes } => {
                 self.gone.retain(|o| *o != object);
                 if self.holdings.insert(object, bytes).is_some_and(|before| before != bytes) {
-                    self.end_flows_of(object);
+                    self.end_flows_of(now, object);
                 }
                 self.on_all_here(object);
             }
             SourceCommand::Relay(relaying) => self.relay(&relaying),
-            SourceCommand::Arriving { object, what } => self.on_arriving(object, what),
+            SourceCommand::Arriving { object, what } => self.on_arriving(now, object, what),
             SourceCommand::Withdraw { object } => {
                 if self.holdings.remove(&object).is_some() {
                     self.gone.push_back(object);
@@ -342,7 +364,7 @@ impl Source {
                     }
                 }
                 self.relays.end(object);
-                self.end_flows_of(object);
+                self.end_flows_of(now, object);
             }
             SourceCommand::BlockReady { flow, block, repair } => {
                 self.with_flow(flow, |f, _, _| {
@@ -371,12 +393,12 @@ impl Source {
         }
     }
 
-    fn end_flows_of(&mut self, object: ObjectId) {
+    fn end_flows_of(&mut self, now: Time, object: ObjectId) {
         let of_object: Vec<FlowId> =
             self.flows.iter().filter(|(_, held)| held.flow.object() == object).map(|(id, _)| *id).collect();
         for flow in of_object {
             self.say_farewell(flow);
-            if let Some(controller) = self.close(flow) {
+            if let Some(controller) = self.close(now, flow) {
                 self.refuse(controller, flow, Refusal::Gone);
             }
         }
@@ -397,8 +419,11 @@ impl Source {
     // ---- flows
 
     /// Ends a flow and returns where its controller is; `None` if there was no such flow.
-    fn close(&mut self, flow: FlowId) -> Option<PathId> {
-        let closed = self.flows.remove(&flow)?;
+    fn close(&mut self, now: Time, flow: FlowId) -> Option<PathId> {
+        let mut closed = self.flows.remove(&flow)?;
+        if let Some(packet) = closed.flow.last_word() {
+            self.common.shared.out.push_back(Output::Transmit(packet));
+        }
         if let Some(at) = closed.timer {
             self.timers.remove(at, flow);
         }
@@ -413,25 +438,19 @@ impl Source {
         if let Some(sent) = closed.flow.sent_to_group() {
             self.tell(closed.controller, ToController::GroupSent { flow, sent });
         }
-        if let Flow::Pull(pulled) = &closed.flow
-            && let Some(group) = pulled.group()
-        {
-            self.leave(group, flow);
+        if let Some(group) = closed.flow.group() {
+            self.leave(now, group, flow);
         }
         Some(closed.controller)
     }
 
     /// A member of a group is gone; the group's flow goes with the last one.
-    fn leave(&mut self, group: FlowId, member: FlowId) {
+    fn leave(&mut self, now: Time, group: FlowId, member: FlowId) {
         let mut is_empty = false;
         if self.flows.contains_key(&group) {
-            self.with_flow(group, |f, _, _| {
-                if let Flow::Pull(f) = f {
-                    is_empty = f.on_leave(member);
-                }
-            });
+            self.with_flow(group, |f, _, _| is_empty = f.on_leave(now, member));
         }
-        if is_empty && let Some(controller) = self.close(group) {
+        if is_empty && let Some(controller) = self.close(now, group) {
             self.tell(controller, ToController::Stopped { flow: group });
         }
     }
@@ -457,7 +476,7 @@ impl Source {
             let is_over = held.flow.on_timer(now, &mut self.outcome, &mut self.common.shared);
             enqueue(held, flow, &mut self.ready);
             self.timers.arm(&mut held.timer, held.flow.deadline(), flow);
-            if is_over && let Some(controller) = self.close(flow) {
+            if is_over && let Some(controller) = self.close(now, flow) {
                 self.tell(controller, ToController::Stopped { flow });
             }
             self.tell_detached(now);

@@ -80,7 +80,7 @@ pub enum Body {
     /// Source to receivers, of a scheduled flow: its share is free.
     ScheduledFin(ScheduledFin),
     /// Receiver to source, of a scheduled flow: what the path grants.
-    RateFeedback(RateFeedback),
+    RateFeedback(Box<RateFeedback>),
     /// Receiver to source, of a scheduled flow: what the path grants, and what has not come.
     Nack(Box<Nack>),
 }
@@ -241,7 +241,7 @@ fn read<'a>(bytes: &'a [u8], key: Option<&HeaderKey>) -> Result<Parsed<'a>, Wire
         KIND_SCHEDULED => match ScheduledBody::parse(rest, header[3], number)? {
             ScheduledBody::Probe(it) => Body::RateProbe(it),
             ScheduledBody::Fin(it) => Body::ScheduledFin(it),
-            ScheduledBody::Feedback(it) => Body::RateFeedback(it),
+            ScheduledBody::Feedback(it) => Body::RateFeedback(Box::new(it)),
             ScheduledBody::Nack(it) => Body::Nack(it),
         },
         other => return Err(WireError::Kind(other)),
@@ -414,10 +414,12 @@ pub fn emit<'a>(datagram: &Datagram, symbol_size: u16, key: &HeaderKey, out: &'a
             KIND_SCHEDULED
         }
         Body::RateFeedback(feedback) => {
+            number = feedback.lost;
             feedback.emit(&mut out[HEADER..]);
             KIND_SCHEDULED
         }
         Body::Nack(nack) => {
+            number = nack.feedback.lost;
             nack.emit(&mut out[HEADER..]);
             KIND_SCHEDULED
         }

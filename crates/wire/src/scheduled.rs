@@ -9,7 +9,7 @@
 //! ```
 //! A scheduled symbol is a symbol with a flag; the rest share a kind, and the [scheduling header](crate::Scheduling) tells which they
 //! are. The prelude's fourth byte holds the round-trip time in symbols and probes. Symbols, probes and FINs of a flow are numbered
-//! together, in the prelude.
+//! together, in the prelude; in answers that number is how many of them the receiver has found lost so far.
 
 use core::num::NonZeroU16;
 
@@ -139,6 +139,8 @@ pub struct RateFeedback {
     pub number: u32,
     /// From that packet's arrival to this answer. 4.29 s at most travel.
     pub held: Duration,
+    /// Packets of the flow found lost so far, as their numbers tell; modulo 2^32.
+    pub lost: u32,
     /// That packet's, with the receiver's own limit on the offer.
     pub scheduling: Scheduling,
 }
@@ -154,11 +156,12 @@ impl RateFeedback {
         (u64::from(self.number) << 32 | u64::from(held)).to_be_bytes()
     }
 
-    fn of(fields: &Fields) -> Self {
+    fn of(fields: &Fields, lost: u32) -> Self {
         let [n0, n1, n2, n3, held @ ..] = fields.own;
         RateFeedback {
             number: u32::from_be_bytes([n0, n1, n2, n3]),
             held: Duration::from_nanos(u32::from_be_bytes(held).into()),
+            lost,
             scheduling: fields.scheduling,
         }
     }
@@ -272,7 +275,7 @@ impl Nack {
 }
 
 impl ScheduledBody {
-    /// `detail` and `number` are the prelude's: only what goes down the tree has them.
+    /// `detail` and `number` are the prelude's: only what goes down the tree has the first.
     pub(crate) fn parse(body: &[u8], detail: u8, number: u32) -> Result<Self, WireError> {
         let (fields, rest): (&[u8; Fields::LEN], _) =
             body.split_first_chunk().ok_or(WireError::Short { have: body.len(), need: Fields::LEN })?;
@@ -297,10 +300,10 @@ impl ScheduledBody {
                 };
                 Ok(ScheduledBody::Fin(ScheduledFin { number, end, scheduling }))
             }
-            SchedulingKind::Feedback if (detail, number) == (0, 0) => {
-                Ok(ScheduledBody::Feedback(RateFeedback::of(&fields)))
+            SchedulingKind::Feedback if detail == 0 => {
+                Ok(ScheduledBody::Feedback(RateFeedback::of(&fields, number)))
             }
-            SchedulingKind::Nack if (detail, number) == (0, 0) => {
+            SchedulingKind::Nack if detail == 0 => {
                 let runs = rest.chunks_exact(Missing::LEN);
                 if !runs.remainder().is_empty() || rest.is_empty() {
                     return Err(WireError::Length { have: body.len(), need: Fields::LEN + Missing::LEN });
@@ -309,7 +312,10 @@ impl ScheduledBody {
                     return Err(WireError::TooMany { what: "runs of missing symbols", have: runs.len() });
                 }
                 let missing = runs.map(Missing::parse).collect::<Result<_, _>>()?;
-                Ok(ScheduledBody::Nack(Box::new(Nack { feedback: RateFeedback::of(&fields), missing })))
+                Ok(ScheduledBody::Nack(Box::new(Nack {
+                    feedback: RateFeedback::of(&fields, number),
+                    missing,
+                })))
             }
             _ => Err(reserved),
         }

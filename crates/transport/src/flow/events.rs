@@ -25,6 +25,14 @@ pub enum SourceEvent {
         /// Repair symbols are wanted.
         repair: bool,
     },
+    /// A scheduled flow sends nothing more, since its network does not compute rates as it seems. Its receivers are to be served otherwise;
+    /// the controller is told too.
+    FellBack {
+        /// The flow, of a group or of one receiver.
+        flow: FlowId,
+        /// What has shown it.
+        why: WhyFallback,
+    },
     /// No symbol of this block will be named again, unless it is prepared anew.
     Release {
         /// The flow.
@@ -32,6 +40,15 @@ pub enum SourceEvent {
         /// The block.
         block: BlockIndex,
     },
+}
+
+/// What shows that no switch computes the rate of a scheduled flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WhyFallback {
+    /// A receiver loses too many packets.
+    Loss,
+    /// A queue on the way to a receiver does not drain.
+    StandingQueue,
 }
 
 /// A flow that a source has opened.

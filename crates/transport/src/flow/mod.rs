@@ -13,7 +13,7 @@ mod shared;
 mod source_flow;
 mod stats;
 
-pub use events::{Opened, SourceEvent};
+pub use events::{Opened, SourceEvent, WhyFallback};
 pub(crate) use shared::Shared;
 pub(crate) use source_flow::{QUANTUM, SourceFlow};
 pub use stats::{FlowCounters, FlowStats, TreeStats, Yields};

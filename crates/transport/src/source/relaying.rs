@@ -1,7 +1,7 @@
 //! Objects that are sent on while they are received: what their reception means for the flows that send them.
 
 use headwater_machine::Output;
-use headwater_units::{BlockIndex, Esi, FlowId, Geometry, ObjectId};
+use headwater_units::{BlockIndex, Esi, FlowId, Geometry, ObjectId, Time};
 
 use super::{Source, SourceEvent, Waiting};
 use crate::{Arriving, Relaying};
@@ -25,7 +25,7 @@ impl Source {
         self.prepare(ready);
     }
 
-    pub(super) fn on_arriving(&mut self, object: ObjectId, what: Arriving) {
+    pub(super) fn on_arriving(&mut self, now: Time, object: ObjectId, what: Arriving) {
         match what {
             Arriving::Partly { block, below } => {
                 for flow in self.relays.partly(object, block, below) {
@@ -38,7 +38,7 @@ impl Source {
             }
             Arriving::Over if !self.holdings.contains_key(&object) => {
                 self.relays.end(object);
-                self.end_flows_of(object);
+                self.end_flows_of(now, object);
             }
             Arriving::Over => {}
         }

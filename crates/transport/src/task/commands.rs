@@ -161,6 +161,11 @@ pub enum ReceiverFailure {
         /// Blocks that are still missing.
         missing: u32,
     },
+    /// The source has given up, since the transfer's deadline cannot be met any more.
+    Late {
+        /// Blocks that are still missing.
+        missing: u32,
+    },
     /// A block failed its hash too often.
     Corrupt {
         /// The block.

@@ -31,6 +31,8 @@ pub struct ReceiverConfig {
     pub pull: SessionConfig,
     /// Further configuration of a receiver of trees; the controller sets the credit.
     pub trees: TreeReceiverConfig,
+    /// Flows whose rate switches compute.
+    pub rate: RateReceiverConfig,
     /// How the work is spread over the sources, where they push.
     pub spread: SpreadRule,
     /// At most this many sources; the controller's limit if absent.
@@ -96,6 +98,7 @@ impl ReceiverConfig {
             passes_on: false,
             pull: SessionConfig::default(),
             trees: TreeReceiverConfig::default(),
+            rate: RateReceiverConfig::default(),
             spread: SpreadRule::Listed,
             max_sources: None,
             limit: None,
@@ -211,5 +214,49 @@ mod tests {
         let open = |kib: u64| config.open_blocks(Bytes::kib(kib));
         assert_eq!([open(1), open(256), open(512), open(1024)], [256, 256, 128, 64]);
         assert_eq!(ReceiverConfig { blocks_in_flight: 1, ..config }.open_blocks(Bytes::mib(1)), 1);
+    }
+}
+
+/// Configuration of the receiver of scheduled transfers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RateReceiverConfig {
+    /// Offers that differ from the last one by this share are fed back (PAM Alg. 1, γ). 0.05: §III-B.
+    pub gamma: f64,
+    /// Probability with which a packet is answered all the same, divided by the number of receivers (PAM §III-B, τ_b). 0.01.
+    pub tau: f64,
+    /// Something is fed back at least so often while packets come. 100 ms: a source that hears nothing cannot tell a receiver that is
+    /// content from one that is gone.
+    pub keep_alive: Duration,
+    /// A packet is lost when so many later ones have come. 3: RFC 9002 §6.1.1.
+    pub reordering: u8,
+    /// How lost symbols are made good.
+    pub repair: Repair,
+}
+
+/// How lost symbols are made good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Repair {
+    /// By as many repair symbols as the worst receiver needs, which serve all of them.
+    Coded,
+    /// By the lost symbols themselves (PAM §III: "receiver-triggered NACKs for lost packet retransmission").
+    Retransmitted,
+}
+
+impl Default for RateReceiverConfig {
+    fn default() -> Self {
+        RateReceiverConfig {
+            gamma: 0.05,
+            tau: 0.01,
+            keep_alive: Duration::from_millis(100),
+            reordering: 3,
+            repair: Repair::Coded,
+        }
+    }
+}
+
+impl RateReceiverConfig {
+    /// That of the paper's simulations: lost symbols are sent again.
+    pub fn paper() -> Self {
+        RateReceiverConfig { repair: Repair::Retransmitted, ..RateReceiverConfig::default() }
     }
 }

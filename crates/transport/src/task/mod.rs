@@ -20,5 +20,5 @@ pub use asking::Asks;
 pub use commands::{
     Bind, DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure, ToFetch,
 };
-pub use config::{ReceiverConfig, SessionConfig, TreeReceiverConfig};
+pub use config::{RateReceiverConfig, ReceiverConfig, Repair, SessionConfig, TreeReceiverConfig};
 pub use stats::{FlowStats, ReceiverStats, SessionFlow, SessionStats};

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::pull::PullFlowConfig;
 use crate::push::PushFlowConfig;
+use crate::rate::RateSourceConfig;
 use crate::tree::TreeSourceConfig;
 
 /// Everything that a source can be told at its start. `Default` is the product.
@@ -28,6 +29,8 @@ pub struct SourceConfig {
     pub pull: PullFlowConfig,
     /// Trees.
     pub trees: TreeSourceConfig,
+    /// Flows whose rate switches compute.
+    pub rate: RateSourceConfig,
 }
 
 impl Default for SourceConfig {
@@ -42,6 +45,7 @@ impl Default for SourceConfig {
             push: PushFlowConfig::default(),
             pull: PullFlowConfig::default(),
             trees: TreeSourceConfig::default(),
+            rate: RateSourceConfig::default(),
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::pull::queue::PullQueue;
 use crate::pull::{self, Ask, PullFlow};
 use crate::push::PushFlow;
 use crate::push::receiver::Receiver;
+use crate::rate::{self, RateFlow, RateReceiver};
 use crate::task::asking::Asking;
 use crate::task::blame::Trust;
 use crate::task::ledger::Ledger;
@@ -35,6 +36,8 @@ pub(crate) enum Flow {
     Pull(Box<PullFlow>),
     /// Datacast.
     Tree(Box<TreeFlow>),
+    /// PAM.
+    Rate(Box<RateFlow>),
 }
 
 /// The transport's side of a fetch.
@@ -50,6 +53,8 @@ pub(crate) enum Side {
     Pull(pull::Session),
     /// The receiver asks for each symbol up trees (Datacast).
     Tree(Asking<TreeReceiver>),
+    /// The source sends at the rate that switches compute (PAM).
+    Rate(RateReceiver),
 }
 
 /// State that the flows of a source share: all of them, and those of one transport.
@@ -59,6 +64,7 @@ pub(crate) struct Common {
     pub(crate) shared: Shared,
     pub(crate) pull: pull::Common,
     pub(crate) deals: Deals,
+    pub(crate) rate: rate::Common,
     /// Of transports whose flows have nothing in common.
     pub(crate) none: (),
 }
@@ -70,6 +76,7 @@ macro_rules! each_flow {
             Flow::Push($flow) => $do,
             Flow::Pull($flow) => $do,
             Flow::Tree($flow) => $do,
+            Flow::Rate($flow) => $do,
         }
     };
     ($it:expr, $common:expr, $name:ident($($argument:expr),*)) => {
@@ -77,6 +84,7 @@ macro_rules! each_flow {
             Flow::Push(flow) => flow.$name($($argument,)* &mut $common.none),
             Flow::Pull(flow) => flow.$name($($argument,)* &mut $common.pull),
             Flow::Tree(flow) => flow.$name($($argument,)* &mut $common.deals),
+            Flow::Rate(flow) => flow.$name($($argument,)* &mut $common.rate),
         }
     };
 }
@@ -90,6 +98,7 @@ macro_rules! each_side {
             Side::Push($side) => $do,
             Side::Pull($side) => $do,
             Side::Tree($side) => $do,
+            Side::Rate($side) => $do,
         }
     };
     ($it:expr, $awaited:expr, $pulls:expr, $name:ident($($argument:expr),*)) => {
@@ -98,6 +107,7 @@ macro_rules! each_side {
             Side::Push(side) => FetchSide::$name(side, $($argument,)* &mut ()),
             Side::Pull(side) => FetchSide::$name(side, $($argument,)* $pulls),
             Side::Tree(side) => FetchSide::$name(side, $($argument,)* &mut ()),
+            Side::Rate(side) => FetchSide::$name(side, $($argument,)* &mut ()),
         }
     };
 }
@@ -114,6 +124,9 @@ impl Flow {
             }
             Delivery::Trees { .. } => {
                 Flow::Tree(Box::new(TreeFlow::new(now, config.trees, push, geometry, shared, deals)))
+            }
+            Delivery::Rate { .. } => {
+                Flow::Rate(Box::new(RateFlow::new(now, config.rate, push, geometry, shared)))
             }
         }
     }
@@ -221,6 +234,43 @@ impl Flow {
     pub(crate) fn leave(&self, common: &mut Common) {
         each_flow!(self, common, leave());
     }
+
+    // ---- groups, whose members have flows of their own
+
+    /// The group that the flow belongs to.
+    pub(crate) fn group(&self) -> Option<FlowId> {
+        match self {
+            Flow::Pull(flow) => flow.group(),
+            Flow::Rate(flow) => flow.group(),
+            Flow::Push(_) | Flow::Tree(_) => None,
+        }
+    }
+
+    /// A member's flow of this group is over; true if it was the last one.
+    pub(crate) fn on_leave(&mut self, now: Time, member: FlowId) -> bool {
+        match self {
+            Flow::Pull(flow) => flow.on_leave(member),
+            Flow::Rate(flow) => flow.on_leave(now, member),
+            Flow::Push(_) | Flow::Tree(_) => false,
+        }
+    }
+
+    /// Its group has gone on without it.
+    pub(crate) fn detach(&mut self, now: Time, shared: &mut Shared) {
+        match self {
+            Flow::Pull(flow) => flow.detach(now, shared),
+            Flow::Rate(flow) => flow.detach(now, shared),
+            Flow::Push(_) | Flow::Tree(_) => {}
+        }
+    }
+
+    /// The last datagram of a flow that ends now, if others than its receiver wait for it.
+    pub(crate) fn last_word(&mut self) -> Option<Packet> {
+        match self {
+            Flow::Rate(flow) => flow.last_word(),
+            Flow::Push(_) | Flow::Pull(_) | Flow::Tree(_) => None,
+        }
+    }
 }
 
 impl Side {
@@ -244,6 +294,9 @@ impl Side {
             Delivery::Trees { credit } => {
                 let trees = TreeReceiverConfig { credit: credit.max(1).into(), ..config.trees };
                 Side::Tree(Asking::new(fetch, delivery, trees, session, geometry))
+            }
+            Delivery::Rate { .. } => {
+                Side::Rate(RateReceiver::new(fetch, config, session, geometry, delivery))
             }
         }
     }

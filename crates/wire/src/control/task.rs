@@ -1,6 +1,6 @@
 //! How a task is served, why it is not, and how it ended.
 
-use headwater_units::NodeId;
+use headwater_units::{Duration, NodeId};
 use serde::{Deserialize, Serialize};
 
 /// How the symbols of a task are spread over its sources.
@@ -39,6 +39,13 @@ pub enum Delivery {
         /// Interests that it may have out in one tree (Datacast §V-B, w).
         credit: u16,
     },
+    /// The source sends at the rate that the switches on the way compute (PAM). Of no use where they compute none.
+    Rate {
+        /// Receivers of the transfer.
+        receivers: u16,
+        /// From the order to send until the transfer should be complete, if it matters.
+        deadline: Option<Duration>,
+    },
 }
 
 impl Delivery {
@@ -49,6 +56,7 @@ impl Delivery {
             Delivery::Overlay { .. } => "overlay",
             Delivery::Pull { .. } => "pull",
             Delivery::Trees { .. } => "trees",
+            Delivery::Rate { .. } => "rate",
         }
     }
 }
@@ -84,6 +92,8 @@ pub enum Refusal {
     NoNetwork,
     /// It is to go by trees, and its source or all receivers but one are not where the controller's network has a host.
     OffNetwork,
+    /// The flow was to be sent at the rate that switches compute, and they compute none as it seems. Said of a flow that runs.
+    Unscheduled,
     /// Nobody has a good copy: that of the last node that had one is spoiled. Also said of a task that is running.
     Spoiled {
         /// The node.

@@ -42,9 +42,11 @@ fn downwards() -> impl Strategy<Value = Body> {
 
 fn answer() -> impl Strategy<Value = Body> {
     let feedback = || {
-        (any::<u32>(), any::<u32>(), scheduling()).prop_map(|(number, held, scheduling)| RateFeedback {
+        let fields = (any::<u32>(), any::<u32>(), any::<u32>(), scheduling());
+        fields.prop_map(|(number, held, lost, scheduling)| RateFeedback {
             number,
             held: Duration::from_nanos(held.into()),
+            lost,
             scheduling,
         })
     };
@@ -52,7 +54,7 @@ fn answer() -> impl Strategy<Value = Body> {
         Missing { block: BlockIndex(block), first: Esi(first), count: NonZeroU16::new(count).unwrap() }
     });
     prop_oneof![
-        feedback().prop_map(Body::RateFeedback),
+        feedback().prop_map(|feedback| Body::RateFeedback(Box::new(feedback))),
         (feedback(), vec(missing, 1..=MAX_MISSING)).prop_map(|(feedback, missing)| {
             Body::Nack(Box::new(Nack { feedback, missing: missing.into_iter().collect() }))
         }),
@@ -190,7 +192,7 @@ fn kinds_that_contradict_the_datagram_are_refused() {
         parse(&bytes, &key()).map(|it| it.datagram)
     };
     let probe = RateProbe { number: 1, round_trip: one().round_trip, scheduling: one().scheduling };
-    let feedback = RateFeedback { number: 1, held: Duration::ZERO, scheduling: one().scheduling };
+    let feedback = RateFeedback { number: 1, held: Duration::ZERO, lost: 2, scheduling: one().scheduling };
     let bad_kind = Err(WireError::Field { what: "scheduling kind" });
     for kind in [2, 3, 4, 5, 6, 7] {
         assert_eq!(tagged(Body::ScheduledSymbol(one()), 32, kind << 5), bad_kind, "no symbol: {kind}");
@@ -202,7 +204,11 @@ fn kinds_that_contradict_the_datagram_are_refused() {
     assert_eq!(tagged(Body::ScheduledSymbol(one()), 31, 1), reserved);
     assert_eq!(tagged(Body::RateProbe(probe), 24, 1), reserved);
     assert_eq!(tagged(Body::RateProbe(probe), 1, 0x21), reserved, "flags");
-    assert_eq!(tagged(Body::RateFeedback(feedback), 15, 1), reserved, "answers have no number of their own");
+    assert_eq!(
+        tagged(Body::RateFeedback(Box::new(feedback)), 3, 1),
+        reserved,
+        "answers tell no round-trip time"
+    );
     let fin =
         Body::ScheduledFin(ScheduledFin { number: 1, end: TransferEnd::Late, scheduling: one().scheduling });
     assert!(tagged(fin.clone(), 24, 3).is_ok());
@@ -211,7 +217,7 @@ fn kinds_that_contradict_the_datagram_are_refused() {
 
 #[test]
 fn runs_of_missing_symbols_have_bounds() {
-    let feedback = RateFeedback { number: 1, held: Duration::ZERO, scheduling: one().scheduling };
+    let feedback = RateFeedback { number: 1, held: Duration::ZERO, lost: 2, scheduling: one().scheduling };
     let run = Missing { block: BlockIndex(1), first: Esi((1 << 24) - 2), count: NonZeroU16::new(2).unwrap() };
     let nack = emitted(Body::Nack(Box::new(Nack { feedback, missing: [run].into_iter().collect() })));
     assert_eq!(nack.len(), 42 + 9);

@@ -1,0 +1,132 @@
+//! Configuration of the source of scheduled transfers.
+
+use headwater_units::{BitRate, Bytes, Duration};
+use serde::{Deserialize, Serialize};
+
+use crate::flow::paths::Unanswered;
+
+/// Configuration of the source of scheduled transfers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RateSourceConfig {
+    /// Rate of this host's link: the offer that datagrams leave with, and the most that a transfer is ever sent at (PAM §III-A). 1 Gbit/s
+    /// unless the driver knows better.
+    pub link: BitRate,
+    /// Bytes of a symbol that the rate counts; `None`: those of its datagram.
+    pub packet: Option<Bytes>,
+    /// A driver that comes late catches up on so much of the schedule. 1 ms: the resolution of `epoll_wait`.
+    pub catch_up: Duration,
+    /// A rate at which a symbol would have to wait for longer counts as none: the transfer probes instead. 100 ms.
+    pub longest_gap: Duration,
+    /// Interval of probes.
+    pub probes: ProbeConfig,
+    /// Transfers whose deadline cannot be met any more, even at the rate of the link, end at once (PAM §III-A). Off.
+    pub early_termination: bool,
+    /// A transfer that will be complete within a round trip gives its share back before its last symbols (PAM footnote 3). Off, as in the
+    /// paper's simulations.
+    pub early_start: bool,
+    /// A receiver that has said nothing for so long while the transfer was sent is left behind. 500 ms: receivers say something every
+    /// [`keep_alive`](super::RateReceiverConfig::keep_alive) at least.
+    pub detach_after: Duration,
+    /// Receivers of a group that have not said a word so long after the first one did are left behind. 1 s, as of pulled groups.
+    pub assemble_for: Duration,
+    /// A receiver that was left behind is told so again after this long, until it has understood. 50 ms, doubled up to 32 times.
+    pub retell: Duration,
+    /// A flow whose receiver has said nothing for so long is over. 40 s, as of pulled flows.
+    pub silent_release: Duration,
+    /// Before its address has echoed a nonce, a receiver gets little (docs/decisions/0030). Off where addresses cannot be forged, as in a
+    /// simulation.
+    pub validates_paths: bool,
+    /// How little.
+    pub unanswered: Unanswered,
+    /// What shows that no switch computes the rate; `None`: nothing does.
+    pub fallback: Option<FallbackConfig>,
+    /// Blocks prepared ahead of the one that is sent. 4, as for pushed flows.
+    pub prepare_ahead: u32,
+    /// Blocks kept ready behind the one that is sent, for repairs. 8; older ones are read again.
+    pub keep_ready: u32,
+}
+
+/// How often a paused transfer asks for an offer (PAM §III-A).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProbeConfig {
+    /// Interval before any round-trip time is known. 10 ms.
+    pub first: Duration,
+    /// The interval is so many round trips as the remaining size has multiples of this, at least one. 100 MB.
+    pub per: Bytes,
+    /// At most so many. 10.
+    pub most: u32,
+    /// The interval is never shorter. 20 us.
+    pub shortest: Duration,
+    /// When nothing is left to send, or nobody answers, each interval is twice the one before, up to this. 50 ms.
+    pub longest_idle: Duration,
+}
+
+/// What shows that no switch computes the rate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FallbackConfig {
+    /// A receiver loses more than this share of the packets. 2 %.
+    pub loss: f64,
+    /// Loss is measured over so many packets at least, and over `round_trips`. 500: ten losses at 2 %.
+    pub packets: u32,
+    /// A queue stands when round trips have been long for so many of them. 10.
+    pub round_trips: u32,
+    /// A round trip is long from so many shortest ones on. 2: the queue holds a round trip's worth, which switches that compute rates drain
+    /// (PAM footnote 4: q0 is one bandwidth-delay product).
+    pub long: f64,
+    /// Longer than the shortest by this at least: less may be the hosts' own delay. 100 us.
+    pub jitter: Duration,
+}
+
+impl Default for RateSourceConfig {
+    fn default() -> Self {
+        RateSourceConfig {
+            link: BitRate::new(1_000_000_000),
+            packet: None,
+            catch_up: Duration::from_millis(1),
+            longest_gap: Duration::from_millis(100),
+            probes: ProbeConfig::default(),
+            early_termination: false,
+            early_start: false,
+            detach_after: Duration::from_millis(500),
+            assemble_for: Duration::from_secs(1),
+            retell: Duration::from_millis(50),
+            silent_release: Duration::from_secs(40),
+            validates_paths: true,
+            unanswered: Unanswered::Packets(10),
+            fallback: Some(FallbackConfig::default()),
+            prepare_ahead: 4,
+            keep_ready: 8,
+        }
+    }
+}
+
+impl Default for ProbeConfig {
+    fn default() -> Self {
+        ProbeConfig {
+            first: Duration::from_millis(10),
+            per: Bytes::new(100_000_000),
+            most: 10,
+            shortest: Duration::from_micros(20),
+            longest_idle: Duration::from_millis(50),
+        }
+    }
+}
+
+impl Default for FallbackConfig {
+    fn default() -> Self {
+        FallbackConfig {
+            loss: 0.02,
+            packets: 500,
+            round_trips: 10,
+            long: 2.0,
+            jitter: Duration::from_micros(100),
+        }
+    }
+}
+
+impl RateSourceConfig {
+    /// That of the paper's simulations (PAM §V): nobody forges addresses, and all switches are known to compute rates.
+    pub fn data_centre(link: BitRate) -> Self {
+        RateSourceConfig { link, validates_paths: false, fallback: None, ..RateSourceConfig::default() }
+    }
+}

@@ -1,0 +1,223 @@
+//! The receivers of a transfer: what each would take, how far away it is, and whether it is there (PAM §III-A).
+//!
+//! ```text
+//!   receiver 1:  offers 400 Mbit/s  \
+//!   receiver 2:  offers 250 Mbit/s   > r = min of the offers = 0, until receiver 3 has said something, or is left behind
+//!   receiver 3:  has said nothing   /
+//! ```
+
+use headwater_units::{BitRate, Duration, FlowId, Time};
+
+use super::watch::{Heard, Watch};
+use super::{FallbackConfig, RateSourceConfig};
+use crate::flow::WhyFallback;
+use crate::flow::rtt::{Rtt, RttConfig};
+
+/// The receivers that are served together. One alone is served by its own flow.
+#[derive(Debug)]
+pub(super) struct Members {
+    attached: Vec<Member>,
+    /// Flows that belong to the group and are not over, attached or not.
+    known: Vec<FlowId>,
+    /// When the first of them said something.
+    began: Option<Time>,
+}
+
+#[derive(Debug)]
+struct Member {
+    flow: FlowId,
+    /// What it would take (PAM b_x); nothing before it has said so.
+    offer: Option<BitRate>,
+    /// The newest packet that it has answered.
+    number: u64,
+    rtt: Rtt,
+    /// When it said something last.
+    heard: Option<Time>,
+    watch: Watch,
+}
+
+/// Who has to be left behind, and when it is to be asked again who has.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Silence {
+    pub(super) detached: Vec<FlowId>,
+    pub(super) look_at: Option<Time>,
+}
+
+impl Members {
+    pub(super) fn new(flows: &[FlowId]) -> Self {
+        let member = |&flow| Member {
+            flow,
+            offer: None,
+            number: 0,
+            rtt: Rtt::new(RttConfig::default()),
+            heard: None,
+            watch: Watch::default(),
+        };
+        Members { attached: flows.iter().map(member).collect(), known: flows.to_vec(), began: None }
+    }
+
+    fn find(&mut self, flow: FlowId) -> Option<&mut Member> {
+        self.attached.iter_mut().find(|member| member.flow == flow)
+    }
+
+    /// Receivers that are served.
+    pub(super) fn len(&self) -> usize {
+        self.attached.len()
+    }
+
+    /// The rate at which all of them may be sent to: the least offer (PAM §III-A).
+    pub(super) fn rate(&self) -> BitRate {
+        let offers = self.attached.iter().map(|member| member.offer.unwrap_or(BitRate::ZERO));
+        offers.min().unwrap_or(BitRate::ZERO)
+    }
+
+    /// The longest round trip to any of them, as far as they are known.
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        self.attached.iter().filter_map(|member| member.rtt.smoothed()).max()
+    }
+
+    /// The shortest that was ever measured to the farthest of them.
+    pub(super) fn min_round_trip(&self) -> Option<Duration> {
+        self.attached.iter().filter_map(|member| member.rtt.min()).max()
+    }
+
+    /// When any of them was heard last.
+    pub(super) fn heard(&self) -> Option<Time> {
+        self.attached.iter().filter_map(|member| member.heard).max()
+    }
+
+    /// One of them says something. False if it is none of them.
+    pub(super) fn on_word(&mut self, now: Time, flow: FlowId) -> bool {
+        let Some(member) = self.find(flow) else { return false };
+        member.heard = Some(now);
+        self.began.get_or_insert(now);
+        true
+    }
+
+    /// One of them answers a packet that was sent, and offers so much. The rate may be another one now.
+    pub(super) fn on_answer(
+        &mut self,
+        now: Time,
+        flow: FlowId,
+        heard: &Heard,
+        offer: BitRate,
+        fallback: Option<&FallbackConfig>,
+    ) -> Option<WhyFallback> {
+        let is_sent = self.rate() > BitRate::ZERO;
+        let member = self.find(flow)?;
+        if let Some(sample) = heard.sample {
+            member.rtt.on_sample(now, sample, Duration::ZERO);
+        }
+        // An answer that was overtaken says nothing of the path as it is now.
+        if member.offer.is_some() && heard.number < member.number {
+            return None;
+        }
+        (member.offer, member.number) = (Some(offer), heard.number);
+        if !is_sent {
+            member.watch.on_pause();
+            return None;
+        }
+        let (min, rtt) = (member.rtt.min()?, member.rtt.smoothed()?);
+        member.watch.on_answer(now, heard, (min, rtt), fallback?)
+    }
+
+    /// Nothing was sent for a while, so nobody could answer.
+    pub(super) fn forgive_silence(&mut self, now: Time) {
+        self.attached.iter_mut().filter_map(|member| member.heard.as_mut()).for_each(|heard| *heard = now);
+        self.began = self.began.map(|_| now);
+    }
+
+    /// Nobody has answered for long: nothing is offered any more.
+    pub(super) fn withdraw_offers(&mut self) {
+        self.attached.iter_mut().for_each(|member| member.offer = None);
+    }
+
+    /// One of them is served by its own flow from now on.
+    pub(super) fn detach(&mut self, flow: FlowId) {
+        self.attached.retain(|member| member.flow != flow);
+    }
+
+    /// A receiver's flow is over. True if it was the last one.
+    pub(super) fn on_leave(&mut self, flow: FlowId) -> bool {
+        self.detach(flow);
+        self.known.retain(|known| *known != flow);
+        self.known.is_empty()
+    }
+
+    /// Who has been silent for too long while others spoke.
+    pub(super) fn silent(&self, now: Time, config: &RateSourceConfig) -> Silence {
+        let mut silence = Silence { detached: Vec::new(), look_at: None };
+        let (Some(began), Some(newest)) = (self.began, self.heard()) else { return silence };
+        // Where all are silent, nobody is behind the others.
+        let others_speak = now.since(newest) < config.detach_after;
+        for member in &self.attached {
+            let until = match member.heard {
+                Some(heard) => heard + config.detach_after,
+                None => began + config.assemble_for,
+            };
+            if now < until {
+                silence.look_at = Some(silence.look_at.map_or(until, |at| at.min(until)));
+            } else if others_speak {
+                silence.detached.push(member.flow);
+            }
+        }
+        silence
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: FlowId = FlowId(1);
+    const B: FlowId = FlowId(2);
+
+    fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    fn at(n: u64) -> Time {
+        Time::ZERO + ms(n)
+    }
+
+    fn answer(members: &mut Members, now: Time, flow: FlowId, number: u64, mbps: u64) {
+        assert!(members.on_word(now, flow));
+        let heard = Heard { number, lost: 0, sample: Some(ms(flow.0)) };
+        members.on_answer(now, flow, &heard, BitRate::new(mbps * 1_000_000), None);
+    }
+
+    #[test]
+    fn the_rate_is_the_least_offer_and_zero_before_all_have_offered() {
+        let mut members = Members::new(&[A, B]);
+        answer(&mut members, at(1), A, 0, 400);
+        assert_eq!(members.rate(), BitRate::ZERO);
+        answer(&mut members, at(1), B, 0, 250);
+        assert_eq!(members.rate(), BitRate::new(250_000_000));
+        answer(&mut members, at(2), A, 1, 100);
+        assert_eq!(members.rate(), BitRate::new(100_000_000));
+        assert_eq!(members.round_trip(), Some(ms(2)));
+        answer(&mut members, at(3), A, 0, 900);
+        assert_eq!(members.rate(), BitRate::new(100_000_000), "it was overtaken");
+        assert!(!members.on_word(at(3), FlowId(3)), "a stranger");
+        assert_eq!(Members::new(&[]).rate(), BitRate::ZERO);
+    }
+
+    #[test]
+    fn who_is_silent_while_others_speak_is_left_behind() {
+        let config = RateSourceConfig::default();
+        let mut members = Members::new(&[A, B]);
+        assert_eq!(members.silent(at(10_000), &config).look_at, None, "nobody has been there");
+        answer(&mut members, at(0), A, 0, 400);
+        assert_eq!(members.silent(at(0), &config).look_at, Some(at(500)));
+        assert_eq!(members.silent(at(600), &config), Silence { detached: vec![], look_at: Some(at(1000)) });
+        assert_eq!(members.silent(at(1100), &config).detached, [], "nobody speaks");
+        answer(&mut members, at(1100), A, 1, 400);
+        assert_eq!(members.silent(at(1100), &config).detached, [B]);
+        members.detach(B);
+        assert_eq!(members.rate(), BitRate::new(400_000_000));
+        assert!(
+            !members.on_leave(A) && members.on_leave(B),
+            "the one that was left behind still belongs to it"
+        );
+    }
+}
