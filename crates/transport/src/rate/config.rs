@@ -64,11 +64,9 @@ pub struct ProbeConfig {
 /// What shows that no switch computes the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FallbackConfig {
-    /// A receiver loses more than this share of the packets. 2 %.
+    /// A receiver loses more than this share of the packets, and not by chance. 2 %.
     pub loss: f64,
-    /// Loss is measured over so many packets at least, and over `round_trips`. 500: ten losses at 2 %.
-    pub packets: u32,
-    /// A queue stands when round trips have been long for so many of them. 10.
+    /// Losses are counted for so many round trips at least, and a queue stands when round trips have been long for so many of them. 10.
     pub round_trips: u32,
     /// A round trip is long from so many shortest ones on. 2: the queue holds a round trip's worth, which switches that compute rates drain
     /// (PAM footnote 4: q0 is one bandwidth-delay product).
@@ -114,13 +112,7 @@ impl Default for ProbeConfig {
 
 impl Default for FallbackConfig {
     fn default() -> Self {
-        FallbackConfig {
-            loss: 0.02,
-            packets: 500,
-            round_trips: 10,
-            long: 2.0,
-            jitter: Duration::from_micros(100),
-        }
+        FallbackConfig { loss: 0.02, round_trips: 10, long: 2.0, jitter: Duration::from_micros(100) }
     }
 }
 

@@ -19,8 +19,10 @@ pub(super) struct Members {
     attached: Vec<Member>,
     /// Flows that belong to the group and are not over, attached or not.
     known: Vec<FlowId>,
-    /// When the first of them said something.
-    began: Option<Time>,
+    /// A receiver that is silent for so long, while others are not, is behind.
+    patience: Duration,
+    /// Since when some of them have been heard without such a gap.
+    speaking_since: Option<Time>,
 }
 
 #[derive(Debug)]
@@ -44,7 +46,7 @@ pub(super) struct Silence {
 }
 
 impl Members {
-    pub(super) fn new(flows: &[FlowId]) -> Self {
+    pub(super) fn new(flows: &[FlowId], patience: Duration) -> Self {
         let member = |&flow| Member {
             flow,
             offer: None,
@@ -53,7 +55,12 @@ impl Members {
             heard: None,
             watch: Watch::default(),
         };
-        Members { attached: flows.iter().map(member).collect(), known: flows.to_vec(), began: None }
+        Members {
+            attached: flows.iter().map(member).collect(),
+            known: flows.to_vec(),
+            patience,
+            speaking_since: None,
+        }
     }
 
     fn find(&mut self, flow: FlowId) -> Option<&mut Member> {
@@ -88,9 +95,12 @@ impl Members {
 
     /// One of them says something. False if it is none of them.
     pub(super) fn on_word(&mut self, now: Time, flow: FlowId) -> bool {
+        let all_were_silent = self.heard().is_none_or(|newest| now.since(newest) >= self.patience);
         let Some(member) = self.find(flow) else { return false };
         member.heard = Some(now);
-        self.began.get_or_insert(now);
+        if all_were_silent {
+            self.speaking_since = Some(now);
+        }
         true
     }
 
@@ -117,14 +127,14 @@ impl Members {
             member.watch.on_pause();
             return None;
         }
-        let (min, rtt) = (member.rtt.min()?, member.rtt.smoothed()?);
-        member.watch.on_answer(now, heard, (min, rtt), fallback?)
+        let rtt = member.rtt.smoothed()?;
+        member.watch.on_answer(now, heard, rtt, fallback?)
     }
 
     /// Nothing was sent for a while, so nobody could answer.
     pub(super) fn forgive_silence(&mut self, now: Time) {
         self.attached.iter_mut().filter_map(|member| member.heard.as_mut()).for_each(|heard| *heard = now);
-        self.began = self.began.map(|_| now);
+        self.speaking_since = self.speaking_since.map(|_| now);
     }
 
     /// Nobody has answered for long: nothing is offered any more.
@@ -147,18 +157,21 @@ impl Members {
     /// Who has been silent for too long while others spoke.
     pub(super) fn silent(&self, now: Time, config: &RateSourceConfig) -> Silence {
         let mut silence = Silence { detached: Vec::new(), look_at: None };
-        let (Some(began), Some(newest)) = (self.began, self.heard()) else { return silence };
-        // Where all are silent, nobody is behind the others.
-        let others_speak = now.since(newest) < config.detach_after;
+        let (Some(since), Some(newest)) = (self.speaking_since, self.heard()) else { return silence };
+        let mut look_at = |at: Time| silence.look_at = silence.look_at.into_iter().chain([at]).min();
         for member in &self.attached {
             let until = match member.heard {
-                Some(heard) => heard + config.detach_after,
-                None => began + config.assemble_for,
+                // When all were silent, and some have come back, the others have as long to do so.
+                Some(heard) => heard.max(since) + self.patience,
+                None => since + config.assemble_for,
             };
             if now < until {
-                silence.look_at = Some(silence.look_at.map_or(until, |at| at.min(until)));
-            } else if others_speak {
+                look_at(until);
+            } else if newest >= until {
+                // Others have spoken until then. Where all are silent, nobody is behind the others.
                 silence.detached.push(member.flow);
+            } else {
+                look_at(now + self.patience / 4);
             }
         }
         silence
@@ -168,6 +181,10 @@ impl Members {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn served(flows: &[FlowId]) -> Members {
+        Members::new(flows, RateSourceConfig::default().detach_after)
+    }
 
     const A: FlowId = FlowId(1);
     const B: FlowId = FlowId(2);
@@ -182,13 +199,13 @@ mod tests {
 
     fn answer(members: &mut Members, now: Time, flow: FlowId, number: u64, mbps: u64) {
         assert!(members.on_word(now, flow));
-        let heard = Heard { number, lost: 0, sample: Some(ms(flow.0)) };
+        let heard = Heard { number, lost: 0, sample: Some(ms(flow.0)), is_symbol: true };
         members.on_answer(now, flow, &heard, BitRate::new(mbps * 1_000_000), None);
     }
 
     #[test]
     fn the_rate_is_the_least_offer_and_zero_before_all_have_offered() {
-        let mut members = Members::new(&[A, B]);
+        let mut members = served(&[A, B]);
         answer(&mut members, at(1), A, 0, 400);
         assert_eq!(members.rate(), BitRate::ZERO);
         answer(&mut members, at(1), B, 0, 250);
@@ -199,20 +216,30 @@ mod tests {
         answer(&mut members, at(3), A, 0, 900);
         assert_eq!(members.rate(), BitRate::new(100_000_000), "it was overtaken");
         assert!(!members.on_word(at(3), FlowId(3)), "a stranger");
-        assert_eq!(Members::new(&[]).rate(), BitRate::ZERO);
+        assert_eq!(served(&[]).rate(), BitRate::ZERO);
     }
 
     #[test]
     fn who_is_silent_while_others_speak_is_left_behind() {
         let config = RateSourceConfig::default();
-        let mut members = Members::new(&[A, B]);
+        let mut members = served(&[A, B]);
         assert_eq!(members.silent(at(10_000), &config).look_at, None, "nobody has been there");
         answer(&mut members, at(0), A, 0, 400);
         assert_eq!(members.silent(at(0), &config).look_at, Some(at(500)));
-        assert_eq!(members.silent(at(600), &config), Silence { detached: vec![], look_at: Some(at(1000)) });
-        assert_eq!(members.silent(at(1100), &config).detached, [], "nobody speaks");
-        answer(&mut members, at(1100), A, 1, 400);
-        assert_eq!(members.silent(at(1100), &config).detached, [B]);
+        answer(&mut members, at(400), A, 1, 400);
+        answer(&mut members, at(800), A, 2, 400);
+        assert_eq!(members.silent(at(800), &config), Silence { detached: vec![], look_at: Some(at(1000)) });
+        assert_eq!(members.silent(at(1100), &config).detached, [], "A has not been heard for as long");
+        answer(&mut members, at(1100), A, 3, 400);
+        assert_eq!(members.silent(at(1100), &config).detached, [B], "it has never been there");
+        answer(&mut members, at(1150), B, 3, 400);
+        answer(&mut members, at(1200), A, 4, 400);
+        assert_eq!(members.silent(at(1800), &config).detached, [], "nobody speaks");
+        answer(&mut members, at(1800), A, 5, 400);
+        assert_eq!(members.silent(at(1800), &config).detached, [], "B may come back as well");
+        answer(&mut members, at(2200), A, 6, 400);
+        answer(&mut members, at(2300), A, 7, 400);
+        assert_eq!(members.silent(at(2300), &config).detached, [B]);
         members.detach(B);
         assert_eq!(members.rate(), BitRate::new(400_000_000));
         assert!(

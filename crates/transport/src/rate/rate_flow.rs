@@ -234,7 +234,7 @@ impl RateFlow {
             self.geometry,
             (self.config.prepare_ahead, self.config.keep_ready),
         );
-        let members = Members::new(&[self.push.flow]);
+        let members = Members::new(&[self.push.flow], self.config.detach_after);
         let transfer = Box::new(Transfer::new(now, self.config, &plan, members, supply));
         let telling = Some(Telling { next: now, times: 0 });
         self.role = Role::Detached { group, telling, first_number, transfer };
@@ -439,5 +439,5 @@ fn transfer_of_all(
     shared: &mut Shared,
 ) -> Transfer {
     let supply = Supply::new(push.flow, geometry, (config.prepare_ahead, config.keep_ready), &mut shared.out);
-    Transfer::new(now, config, &plan_of(push, now), Members::new(members), supply)
+    Transfer::new(now, config, &plan_of(push, now), Members::new(members, config.detach_after), supply)
 }

@@ -48,10 +48,10 @@ impl Sent {
         last.checked_sub(u64::from((last as u32).wrapping_sub(low)))
     }
 
-    /// When a packet left, if that is remembered.
-    pub(super) fn at(&self, number: u64) -> Option<Time> {
+    /// When a packet left, and with which symbol, if that is remembered.
+    pub(super) fn get(&self, number: u64) -> Option<(Time, Option<SymbolId>)> {
         let place = usize::try_from(number.checked_sub(self.first())?).ok()?;
-        self.newest.get(place).map(|(at, _)| *at)
+        self.newest.get(place).copied()
     }
 
     /// The symbols of all packets after one, sorted, as far as they are remembered.
@@ -87,7 +87,8 @@ mod tests {
         }
         assert_eq!(sent.expand(3), Some((1 << 32) + 3));
         assert_eq!(sent.expand(10), Some(10), "or an old one, which is not remembered");
-        assert_eq!((sent.at((1 << 32) + 3), sent.at(10), sent.at(u64::MAX)), (Some(at(3)), None, None));
+        assert_eq!(sent.get((1 << 32) + 4), Some((at(4), Some(symbol(5)))));
+        assert_eq!((sent.get(10), sent.get(u64::MAX)), (None, None));
         assert_eq!(sent.after((1 << 32) + 3), [symbol(1), symbol(3), symbol(5)]);
         assert_eq!(sent.after(0).len(), 5);
         assert_eq!(sent.after(sent.next() - 1), []);
@@ -97,7 +98,7 @@ mod tests {
     fn the_memory_has_a_bound() {
         let mut sent = Sent::new(0);
         (0..3 * MOST as u64).for_each(|nth| _ = sent.push(at(nth), None));
-        assert_eq!((sent.newest.len(), sent.at(0)), (MOST, None));
-        assert_eq!(sent.at(3 * MOST as u64 - 1), Some(at(3 * MOST as u64 - 1)));
+        assert_eq!((sent.newest.len(), sent.get(0)), (MOST, None));
+        assert_eq!(sent.get(3 * MOST as u64 - 1), Some((at(3 * MOST as u64 - 1), None)));
     }
 }

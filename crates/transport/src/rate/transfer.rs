@@ -165,9 +165,8 @@ impl Transfer {
 
     /// A receiver says something that answers no packet. False if it is none of this transfer's.
     pub(super) fn on_word(&mut self, now: Time, member: FlowId) -> bool {
-        if self.supply.left() > 0 && self.doublings > 0 {
+        if self.supply.left() > 0 {
             self.doublings = 0;
-            self.probe_at = self.probe_at.min(now + self.probe_interval());
         }
         self.members.on_word(now, member)
     }
@@ -189,14 +188,15 @@ impl Transfer {
             self.counts.bad_answers += 1;
             return None;
         };
-        let round_trip = self.sent.at(number).map(|at| now.since(at));
-        let sample = round_trip.filter(|trip| *trip >= feedback.held);
-        let sample = sample.map(|trip| trip.saturating_sub(feedback.held));
+        let sent = self.sent.get(number);
+        let round_trip = sent.map(|(at, _)| now.since(at)).filter(|trip| *trip >= feedback.held);
+        let sample = round_trip.map(|trip| trip.saturating_sub(feedback.held));
+        let is_symbol = sent.is_some_and(|(_, symbol)| symbol.is_some());
         let recent = if missing.is_empty() { Vec::new() } else { self.sent.after(number) };
         missing.iter().for_each(|run| self.supply.on_missing(run, &recent, out));
         // Whoever is on the path may have raised it, or the receiver.
         let offer = feedback.scheduling.offer().min(self.config.link);
-        let heard = Heard { number, lost: feedback.lost, sample };
+        let heard = Heard { number, lost: feedback.lost, sample, is_symbol };
         let why = self.members.on_answer(now, member, &heard, offer, self.config.fallback.as_ref());
         self.reckon(now);
         why
@@ -210,6 +210,8 @@ impl Transfer {
             self.next_at = now.max(self.left_at + self.packet / rate);
         }
         match (self.stage, self.may_send()) {
+            // The interval may have become shorter, now that the round trip is known.
+            (Stage::Paused, false) => self.probe_at = self.probe_at.min(now + self.probe_interval()),
             (Stage::Paused, true) => {
                 self.stage = Stage::Sending;
                 self.doublings = 0;

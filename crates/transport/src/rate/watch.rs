@@ -7,16 +7,25 @@ use headwater_units::{Duration, Time};
 
 use super::FallbackConfig;
 use crate::flow::WhyFallback;
+use crate::flow::rtt::WindowedMin;
 
 /// So many long round trips in a row at least: one may be a host's that was stopped.
 const LONG_ONES: u32 = 3;
+/// Losses are counted over so many packets at least, and anew after so many.
+const PACKETS: core::ops::RangeInclusive<u64> = 200..=4000;
+/// A share of lost packets is too large when it is so many standard deviations above what is borne: of 500 packets 20, not 11.
+const DEVIATIONS: f64 = 3.0;
+/// The shortest round trip is that of so long a time.
+const MIN_WINDOW: Duration = Duration::from_secs(10);
 
 /// What one receiver's answers show.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Watch {
     /// Where the losses begin that are counted.
     window: Option<Window>,
-    /// Since when round trips have been long, and how many were.
+    /// The shortest round trips of symbols.
+    min: WindowedMin,
+    /// Since when they have been long, and how many were.
     long: Option<(Time, u32)>,
 }
 
@@ -38,22 +47,24 @@ pub(super) struct Heard {
     pub(super) lost: u32,
     /// The round trip, without what the receiver held the answer.
     pub(super) sample: Option<Duration>,
+    /// Of a symbol. A probe is short, and says nothing of how long symbols take.
+    pub(super) is_symbol: bool,
 }
 
 impl Watch {
-    /// The receiver answers, while its round trip takes at least `min`, and mostly `rtt`. Returns what is wrong.
+    /// The receiver answers, whose round trip is mostly so long. Returns what is wrong.
     pub(super) fn on_answer(
         &mut self,
         now: Time,
         heard: &Heard,
-        (min, rtt): (Duration, Duration),
+        rtt: Duration,
         config: &FallbackConfig,
     ) -> Option<WhyFallback> {
         let span = rtt * u64::from(config.round_trips);
         if self.is_lossy(now, heard, span, config) {
             return Some(WhyFallback::Loss);
         }
-        self.is_queue_standing(now, heard, min, span, config).then_some(WhyFallback::StandingQueue)
+        self.is_queue_standing(now, heard, span, config).then_some(WhyFallback::StandingQueue)
     }
 
     fn is_lossy(&mut self, now: Time, heard: &Heard, span: Duration, config: &FallbackConfig) -> bool {
@@ -61,23 +72,27 @@ impl Watch {
         let fresh = Window { since: now, number, lost };
         let window = *self.window.get_or_insert(fresh);
         let packets = number.saturating_sub(window.number);
-        if packets < u64::from(config.packets.max(1)) || now.since(window.since) < span {
+        if packets < *PACKETS.start() || now.since(window.since) < span {
             return false;
         }
-        self.window = Some(fresh);
+        if packets >= *PACKETS.end() {
+            self.window = Some(fresh);
+        }
         let lost = u64::from(lost.wrapping_sub(window.lost)).min(packets);
-        lost as f64 > config.loss * packets as f64
+        let borne = config.loss * packets as f64;
+        lost as f64 > borne + DEVIATIONS * borne.sqrt()
     }
 
     fn is_queue_standing(
         &mut self,
         now: Time,
         heard: &Heard,
-        min: Duration,
         span: Duration,
         config: &FallbackConfig,
     ) -> bool {
-        let Some(sample) = heard.sample else { return false };
+        let Some(sample) = heard.sample.filter(|_| heard.is_symbol) else { return false };
+        self.min.record(now, sample, MIN_WINDOW);
+        let min = self.min.get().unwrap_or(sample);
         if sample < min.mul_f64(config.long).max(min + config.jitter) {
             self.long = None;
             return false;
@@ -105,11 +120,11 @@ mod tests {
         Time::ZERO + us(n)
     }
 
-    /// Answers with a round trip of 100 us at least and of `mostly` mostly, each so long after the one before.
-    fn verdict(answers: impl IntoIterator<Item = (u64, Heard)>, mostly: u64) -> Option<(u64, WhyFallback)> {
+    /// Answers to symbols, and when.
+    fn verdict(answers: impl IntoIterator<Item = (u64, Heard)>) -> Option<(u64, WhyFallback)> {
         let (mut watch, config) = (Watch::default(), FallbackConfig::default());
         answers.into_iter().find_map(|(at, heard)| {
-            let why = watch.on_answer(after(at), &heard, (us(100), us(mostly)), &config)?;
+            let why = watch.on_answer(after(at), &heard, us(100), &config)?;
             Some((at, why))
         })
     }
@@ -119,13 +134,24 @@ mod tests {
         let losing = |lost_of_1000: u64| {
             (0..100).map(move |nth| {
                 let number = 50 * nth;
-                (100 * nth, Heard { number, lost: (number * lost_of_1000 / 1000) as u32, sample: None })
+                (
+                    100 * nth,
+                    Heard {
+                        number,
+                        lost: (number * lost_of_1000 / 1000) as u32,
+                        sample: None,
+                        is_symbol: true,
+                    },
+                )
             })
         };
-        assert_eq!(verdict(losing(19), 100), None);
-        assert_eq!(verdict(losing(25), 100), Some((1000, WhyFallback::Loss)), "500 packets and 1 ms later");
-        let wraps = losing(25).map(|(at, it)| (at, Heard { lost: it.lost.wrapping_add(u32::MAX - 5), ..it }));
-        assert_eq!(verdict(wraps, 100), Some((1000, WhyFallback::Loss)));
+        assert_eq!(verdict(losing(20)), None);
+        assert_eq!(verdict(losing(25)), None, "5000 packets do not prove it");
+        assert_eq!(verdict(losing(30)), Some((3700, WhyFallback::Loss)), "1850 do");
+        assert_eq!(verdict(losing(100)), Some((1000, WhyFallback::Loss)), "ten round trips later");
+        let wraps =
+            losing(100).map(|(at, it)| (at, Heard { lost: it.lost.wrapping_add(u32::MAX - 5), ..it }));
+        assert_eq!(verdict(wraps), Some((1000, WhyFallback::Loss)));
     }
 
     #[test]
@@ -133,20 +159,28 @@ mod tests {
         let long = |from: u64, to: u64| {
             (0..50).map(move |nth| {
                 let sample = Some(us(if (from..to).contains(&nth) { 250 } else { 110 }));
-                (100 * nth, Heard { number: nth, lost: 0, sample })
+                (100 * nth, Heard { number: nth, lost: 0, sample, is_symbol: true })
             })
         };
-        assert_eq!(verdict(long(10, 50), 100), Some((2000, WhyFallback::StandingQueue)));
-        assert_eq!(verdict(long(10, 19), 100), None, "nine of them only");
+        assert_eq!(verdict(long(10, 50)), Some((2000, WhyFallback::StandingQueue)));
+        assert_eq!(verdict(long(10, 19)), None, "nine of them only");
     }
 
     #[test]
-    fn the_hosts_own_delay_is_no_queue() {
+    fn neither_the_hosts_own_delay_nor_the_length_of_symbols_is_a_queue() {
         let config = FallbackConfig::default();
         let mut watch = Watch::default();
         for nth in 0..1000 {
-            let heard = Heard { number: nth, lost: 0, sample: Some(us(90)) };
-            assert_eq!(watch.on_answer(after(nth * 20), &heard, (us(20), us(20)), &config), None);
+            let sample = Some(us(20 + nth % 90));
+            let heard = Heard { number: nth, lost: 0, sample, is_symbol: true };
+            assert_eq!(watch.on_answer(after(nth * 20), &heard, us(20), &config), None);
+        }
+        let mut watch = Watch::default();
+        for nth in 0..1000 {
+            let is_symbol = nth % 2 == 0;
+            let sample = Some(us(if is_symbol { 24_000 } else { 20 }));
+            let heard = Heard { number: nth, lost: 0, sample, is_symbol };
+            assert_eq!(watch.on_answer(after(nth * 24_000), &heard, us(20), &config), None);
         }
     }
 }
