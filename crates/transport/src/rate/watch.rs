@@ -147,7 +147,7 @@ mod tests {
         };
         assert_eq!(verdict(losing(20)), None);
         assert_eq!(verdict(losing(25)), None, "5000 packets do not prove it");
-        assert_eq!(verdict(losing(30)), Some((3700, WhyFallback::Loss)), "1850 do");
+        assert_eq!(verdict(losing(30)), Some((3800, WhyFallback::Loss)), "1900 do");
         assert_eq!(verdict(losing(100)), Some((1000, WhyFallback::Loss)), "ten round trips later");
         let wraps =
             losing(100).map(|(at, it)| (at, Heard { lost: it.lost.wrapping_add(u32::MAX - 5), ..it }));

@@ -119,7 +119,11 @@ fn a_receiver_that_never_speaks_is_waited_for_and_then_left_behind() {
     });
     net.finish();
     net.is_settled();
-    assert_eq!(net.symbols(flow(1)).len() as u64, net.total());
+    let own = net.symbols(flow(1)).len() as u64;
+    assert!(
+        (net.total()..=net.total() + 2 * 8).contains(&own),
+        "two for each block may be asked for to be sure: {own}"
+    );
 }
 
 #[test]

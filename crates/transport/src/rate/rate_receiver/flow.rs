@@ -20,7 +20,7 @@ const OPENS_AGAIN: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_millis(200);
 const LONGEST_PATIENCE: Duration = Duration::from_secs(4);
 /// A group that nothing was heard of for so long does not go on, as far as one is concerned who has left it.
-const GROUP_LIVES: Duration = Duration::from_millis(100);
+pub(super) const GROUP_LIVES: Duration = Duration::from_millis(100);
 
 /// State of one flow.
 #[derive(Debug)]
@@ -121,6 +121,11 @@ impl Flow {
         self.feedback = Feedback::new(config, receivers);
         (self.speaks_at, self.doublings) = (Some(now), 0);
         true
+    }
+
+    /// Whether it has left its group: what the others are sent may not come to it any more.
+    pub(super) fn is_detached(&self) -> bool {
+        self.group.as_ref().is_some_and(|group| !group.attached)
     }
 
     /// Whether it gets from its own flow alone whatever it is to get.

@@ -59,9 +59,9 @@ impl Nacks {
         self.doublings = (self.doublings + 1).min(MOST_DOUBLINGS);
     }
 
-    /// Nothing is missing.
-    pub(super) fn settle(&mut self) {
-        (self.due, self.doublings) = (None, 0);
+    /// Nothing is missing; it is looked again then.
+    pub(super) fn settle(&mut self, again: Option<Time>) {
+        (self.due, self.doublings) = (again, 0);
     }
 
     /// Something of what was missing has come.
@@ -175,7 +175,7 @@ mod tests {
         nacks.on_repair();
         nacks.on_said(at(600));
         assert_eq!(nacks.due(), Some(at(800)));
-        nacks.settle();
+        nacks.settle(None);
         assert_eq!(nacks.due(), None);
     }
 }

@@ -4,6 +4,7 @@ use headwater_machine::{Output, Packet};
 use headwater_units::{BlockIndex, FlowId, NodeId, SymbolId, Symbols, Time};
 use headwater_wire::{Body, FlowGrant, Nack};
 
+use super::flow::GROUP_LIVES;
 use super::{RateReceiver, lacking};
 use crate::task::ReceiverStats;
 use crate::task::blame::Trust;
@@ -22,7 +23,8 @@ impl RateReceiver {
         if nack_at.is_some_and(|at| now >= at) {
             let missing = self.missing(now, place);
             if missing.is_empty() {
-                self.nacks.settle();
+                let again = self.flows[place].is_detached().then(|| now + GROUP_LIVES);
+                self.nacks.settle(again);
             } else {
                 self.nacks.on_said(now);
                 self.stats.timeouts += 1;
