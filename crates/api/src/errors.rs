@@ -93,6 +93,10 @@ impl AppError {
             ReceiverFailure::NoSource { missing } => {
                 no_source(fetch.block * u64::from(missing), fetch.why_silent())
             }
+            ReceiverFailure::Late { missing } => no_source(
+                fetch.block * u64::from(missing),
+                "its source has given up, since the deadline cannot be met any more".to_owned(),
+            ),
             ReceiverFailure::Corrupt { block } => AppError::Verification(format!(
                 "block {} of {what} never matched its hash, whichever source sent it; the sources' copies are damaged: `headwater \
                  put` it again on one of them, or restart `headwater serve` there",

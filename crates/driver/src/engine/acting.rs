@@ -182,6 +182,8 @@ impl Engine {
             SourceEvent::Release { flow, block } => {
                 self.sources.release(flow, block, &mut self.jobs.buffers);
             }
+            // The controller is told by the machine itself.
+            SourceEvent::FellBack { .. } => {}
         }
     }
 }

@@ -148,7 +148,7 @@ impl Engine {
             SourceEvent::Closed { flow } => {
                 timeline.closed(now, *flow, self.node.source_mut().ended(*flow));
             }
-            SourceEvent::Prepare { .. } | SourceEvent::Release { .. } => {}
+            SourceEvent::Prepare { .. } | SourceEvent::Release { .. } | SourceEvent::FellBack { .. } => {}
         }
     }
 

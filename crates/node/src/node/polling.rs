@@ -113,7 +113,7 @@ where
                 self.flows.retire(*flow);
                 self.trees.source_closed(*flow);
             }
-            SourceEvent::Prepare { .. } | SourceEvent::Release { .. } => {}
+            SourceEvent::Prepare { .. } | SourceEvent::Release { .. } | SourceEvent::FellBack { .. } => {}
         }
         NodeAction::Source(event)
     }

@@ -1,7 +1,7 @@
 //! The trait of a source's flows, whatever their transport ([`crate::source`]).
 
 use headwater_machine::Packet;
-use headwater_units::{BlockIndex, Duration, ObjectId, PathId, Symbols, Theta, Time};
+use headwater_units::{BlockIndex, Duration, FlowId, ObjectId, PathId, Symbols, Theta, Time};
 use headwater_wire::{Body, Push, SYMBOL_OVERHEAD};
 
 use super::in_flight::AckOutcome;
@@ -100,6 +100,26 @@ pub(crate) trait SourceFlow {
 
     /// Does what is due; true if the flow is over by itself.
     fn on_timer(&mut self, now: Time, outcome: &mut AckOutcome, shared: &mut Shared) -> bool;
+
+    /// The last datagram of a flow that ends now, if others than its receiver wait for it.
+    fn last_word(&mut self) -> Option<Packet> {
+        None
+    }
+
+    // ---- groups, whose members have flows of their own
+
+    /// The group whose member it is, or was.
+    fn group(&self) -> Option<FlowId> {
+        None
+    }
+
+    /// Of a group: a member's flow is over; true if it was the last one.
+    fn on_leave(&mut self, _now: Time, _member: FlowId) -> bool {
+        false
+    }
+
+    /// Of a member: its group has gone on without it.
+    fn detach(&mut self, _now: Time, _shared: &mut Shared) {}
 
     /// The flow has ended.
     fn leave(&self, _common: &mut Self::Common) {}

@@ -150,14 +150,6 @@ impl PullFlow {
         }
     }
 
-    /// The group that its pulls count for, or did.
-    pub(crate) fn group(&self) -> Option<FlowId> {
-        match self.role {
-            Role::Attached { group } | Role::Detached { group, .. } => Some(group),
-            Role::Single | Role::Group(_) => None,
-        }
-    }
-
     // ---- what the receiver says
 
     /// A pull came. Returns what it says to the flow's group, if it is attached to one.
@@ -314,22 +306,6 @@ impl PullFlow {
         }
         for want in pull.wants.iter().flatten() {
             self.runs.want(want, true, &mut shared.out);
-        }
-    }
-
-    /// A member's flow is over; true if it was the last one.
-    pub(crate) fn on_leave(&mut self, member: FlowId) -> bool {
-        match &mut self.role {
-            Role::Group(members) => members.on_leave(member),
-            _ => false,
-        }
-    }
-
-    /// Its group has gone on without it.
-    pub(crate) fn detach(&mut self, now: Time, shared: &mut Shared) {
-        if let Role::Attached { group } = self.role {
-            self.begin_detached(group, Some(Telling { next: now, last: None, times: 0 }));
-            self.tell_detached(now, shared);
         }
     }
 
@@ -524,6 +500,27 @@ impl SourceFlow for PullFlow {
             members.detach_stragglers(&mut shared.detached);
         }
         self.release_at().is_some_and(|at| now >= at)
+    }
+
+    fn group(&self) -> Option<FlowId> {
+        match self.role {
+            Role::Attached { group } | Role::Detached { group, .. } => Some(group),
+            Role::Single | Role::Group(_) => None,
+        }
+    }
+
+    fn on_leave(&mut self, _now: Time, member: FlowId) -> bool {
+        match &mut self.role {
+            Role::Group(members) => members.on_leave(member),
+            _ => false,
+        }
+    }
+
+    fn detach(&mut self, now: Time, shared: &mut Shared) {
+        if let Role::Attached { group } = self.role {
+            self.begin_detached(group, Some(Telling { next: now, last: None, times: 0 }));
+            self.tell_detached(now, shared);
+        }
     }
 }
 

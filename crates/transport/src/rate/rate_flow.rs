@@ -115,14 +115,6 @@ impl RateFlow {
         matches!(self.push.role, FlowRole::Group { .. })
     }
 
-    /// The group that its answers count for, or did.
-    pub(crate) fn group(&self) -> Option<FlowId> {
-        match self.role {
-            Role::Attached { group, .. } | Role::Detached { group, .. } => Some(group),
-            Role::Sends(_) => None,
-        }
-    }
-
     fn transfer(&self) -> Option<&Transfer> {
         match &self.role {
             Role::Sends(transfer) | Role::Detached { transfer, .. } => Some(transfer),
@@ -211,36 +203,6 @@ impl RateFlow {
 
     // ---- groups
 
-    /// A member's flow is over; true if it was the last one.
-    pub(crate) fn on_leave(&mut self, now: Time, member: FlowId) -> bool {
-        let Role::Sends(transfer) = &mut self.role else { return false };
-        let is_empty = transfer.members.on_leave(member);
-        if !is_empty {
-            transfer.reckon(now);
-            if transfer.members.len() == 0 {
-                transfer.end(now, TransferEnd::Done);
-            }
-        }
-        is_empty
-    }
-
-    /// Its group has gone on without it.
-    pub(crate) fn detach(&mut self, now: Time, shared: &mut Shared) {
-        let Role::Attached { group, answered } = self.role else { return };
-        let first_number = u64::from(answered) + OWN_NUMBERS;
-        let plan = Plan { first_number, ..plan_of(&self.push, self.opened) };
-        let supply = Supply::of_repairs(
-            self.push.flow,
-            self.geometry,
-            (self.config.prepare_ahead, self.config.keep_ready),
-        );
-        let members = Members::new(&[self.push.flow], self.config.detach_after);
-        let transfer = Box::new(Transfer::new(now, self.config, &plan, members, supply));
-        let telling = Some(Telling { next: now, times: 0 });
-        self.role = Role::Detached { group, telling, first_number, transfer };
-        self.tell_detached(now, shared);
-    }
-
     fn tell_detached(&mut self, now: Time, shared: &mut Shared) {
         let Role::Detached { telling: Some(telling), .. } = &mut self.role else { return };
         if now < telling.next {
@@ -252,14 +214,6 @@ impl RateFlow {
             let packet = Packet::of_flow(path, self.push.flow, Class::Control, Body::Detached);
             shared.out.push_back(Output::Transmit(packet));
         }
-    }
-
-    /// The last datagram of a flow that ends now.
-    pub(crate) fn last_word(&mut self) -> Option<Packet> {
-        let path = self.reach.path()?;
-        let (flow, class) = (self.push.flow, Class::Control);
-        let body = self.transfer_mut()?.last_word()?;
-        Some(Packet::of_flow(path, flow, class, body))
     }
 
     /// When the flow is over unless its receiver says something before. A group's goes with its last member.
@@ -399,6 +353,48 @@ impl SourceFlow for RateFlow {
             is_over |= transfer.is_over(now);
         }
         is_over
+    }
+
+    fn last_word(&mut self) -> Option<Packet> {
+        let path = self.reach.path()?;
+        let (flow, class) = (self.push.flow, Class::Control);
+        let body = self.transfer_mut()?.last_word()?;
+        Some(Packet::of_flow(path, flow, class, body))
+    }
+
+    fn group(&self) -> Option<FlowId> {
+        match self.role {
+            Role::Attached { group, .. } | Role::Detached { group, .. } => Some(group),
+            Role::Sends(_) => None,
+        }
+    }
+
+    fn on_leave(&mut self, now: Time, member: FlowId) -> bool {
+        let Role::Sends(transfer) = &mut self.role else { return false };
+        let is_empty = transfer.members.on_leave(member);
+        if !is_empty {
+            transfer.reckon(now);
+            if transfer.members.len() == 0 {
+                transfer.end(now, TransferEnd::Done);
+            }
+        }
+        is_empty
+    }
+
+    fn detach(&mut self, now: Time, shared: &mut Shared) {
+        let Role::Attached { group, answered } = self.role else { return };
+        let first_number = u64::from(answered) + OWN_NUMBERS;
+        let plan = Plan { first_number, ..plan_of(&self.push, self.opened) };
+        let supply = Supply::of_repairs(
+            self.push.flow,
+            self.geometry,
+            (self.config.prepare_ahead, self.config.keep_ready),
+        );
+        let members = Members::new(&[self.push.flow], self.config.detach_after);
+        let transfer = Box::new(Transfer::new(now, self.config, &plan, members, supply));
+        let telling = Some(Telling { next: now, times: 0 });
+        self.role = Role::Detached { group, telling, first_number, transfer };
+        self.tell_detached(now, shared);
     }
 }
 

@@ -235,41 +235,20 @@ impl Flow {
         each_flow!(self, common, leave());
     }
 
-    // ---- groups, whose members have flows of their own
-
-    /// The group that the flow belongs to.
-    pub(crate) fn group(&self) -> Option<FlowId> {
-        match self {
-            Flow::Pull(flow) => flow.group(),
-            Flow::Rate(flow) => flow.group(),
-            Flow::Push(_) | Flow::Tree(_) => None,
-        }
-    }
-
-    /// A member's flow of this group is over; true if it was the last one.
-    pub(crate) fn on_leave(&mut self, now: Time, member: FlowId) -> bool {
-        match self {
-            Flow::Pull(flow) => flow.on_leave(member),
-            Flow::Rate(flow) => flow.on_leave(now, member),
-            Flow::Push(_) | Flow::Tree(_) => false,
-        }
-    }
-
-    /// Its group has gone on without it.
-    pub(crate) fn detach(&mut self, now: Time, shared: &mut Shared) {
-        match self {
-            Flow::Pull(flow) => flow.detach(now, shared),
-            Flow::Rate(flow) => flow.detach(now, shared),
-            Flow::Push(_) | Flow::Tree(_) => {}
-        }
-    }
-
-    /// The last datagram of a flow that ends now, if others than its receiver wait for it.
     pub(crate) fn last_word(&mut self) -> Option<Packet> {
-        match self {
-            Flow::Rate(flow) => flow.last_word(),
-            Flow::Push(_) | Flow::Pull(_) | Flow::Tree(_) => None,
-        }
+        each_flow!(self, flow => flow.last_word())
+    }
+
+    pub(crate) fn group(&self) -> Option<FlowId> {
+        each_flow!(self, flow => flow.group())
+    }
+
+    pub(crate) fn on_leave(&mut self, now: Time, member: FlowId) -> bool {
+        each_flow!(self, flow => flow.on_leave(now, member))
+    }
+
+    pub(crate) fn detach(&mut self, now: Time, shared: &mut Shared) {
+        each_flow!(self, flow => flow.detach(now, shared));
     }
 }
 

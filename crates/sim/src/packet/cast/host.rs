@@ -472,7 +472,7 @@ impl Host {
                     false => self.node.unreadable(now, flow, Spoiled::Unreadable),
                 }
             }
-            SourceEvent::Release { .. } => {}
+            SourceEvent::Release { .. } | SourceEvent::FellBack { .. } => {}
         }
     }
 

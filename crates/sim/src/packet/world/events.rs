@@ -57,7 +57,7 @@ impl World {
                     self.tell_later(endpoint, Command::Source(command));
                 }
             }
-            SourceEvent::Closed { .. } | SourceEvent::Release { .. } => {}
+            SourceEvent::Closed { .. } | SourceEvent::Release { .. } | SourceEvent::FellBack { .. } => {}
         }
     }
 
