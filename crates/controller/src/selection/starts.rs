@@ -58,8 +58,11 @@ impl Known<'_> {
     pub(crate) fn delivery(&self, request: &Request, task: &Task, starts: &[Option<Start>]) -> Delivery {
         let window = pulled_window(starts, task.facts.symbol_size);
         match request.delivery {
-            // Trees are not asked for, they are given to a group.
-            None | Some(Delivery::Trees { .. }) => self.choose(request, task, starts, window),
+            // Trees are not asked for, they are given to a group. Nor are rates: they are of use only where the network's switches compute
+            // them, and no network says so yet.
+            None | Some(Delivery::Trees { .. } | Delivery::Rate { .. }) => {
+                self.choose(request, task, starts, window)
+            }
             Some(Delivery::Pull { initial_window }) => {
                 Delivery::Pull { initial_window: window.unwrap_or(initial_window) }
             }

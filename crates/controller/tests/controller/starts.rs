@@ -193,3 +193,11 @@ fn the_controller_chooses_to_pull_for_incast_on_networks_that_trim_and_to_push_o
     }
     assert_eq!(delivery(&mut bench(&[500; 8]), wish(1, Some(Delivery::Push), true)), Delivery::Push);
 }
+
+/// Goal: without switches that compute rates a scheduled flow would be sent at the rate of its source's link (PAM), so nobody gets one by
+/// asking for it.
+#[test]
+fn a_scheduled_flow_cannot_be_asked_for() {
+    let rate = Delivery::Rate { receivers: 1, deadline: None };
+    assert_eq!(delivery(&mut bench(&[500]), wish(1, Some(rate), false)), Delivery::Push);
+}

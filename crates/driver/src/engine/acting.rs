@@ -182,8 +182,14 @@ impl Engine {
             SourceEvent::Release { flow, block } => {
                 self.sources.release(flow, block, &mut self.jobs.buffers);
             }
-            // The controller is told by the machine itself.
-            SourceEvent::FellBack { .. } => {}
+            // The machine itself tells the controller.
+            SourceEvent::FellBack { flow, why } => {
+                tracing::warn!(
+                    flow = flow.0,
+                    ?why,
+                    "switches compute no rates, as it seems: a scheduled flow stops"
+                );
+            }
         }
     }
 }

@@ -362,7 +362,10 @@ impl Net {
                     self.hosts[host].node.unreadable(self.network.now(), flow, Spoiled::Unreadable);
                 }
             }
-            SourceEvent::Opened(_) | SourceEvent::Closed { .. } | SourceEvent::Release { .. } => {}
+            SourceEvent::Opened(_)
+            | SourceEvent::Closed { .. }
+            | SourceEvent::Release { .. }
+            | SourceEvent::FellBack { .. } => {}
         }
     }
 

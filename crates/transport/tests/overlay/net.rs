@@ -316,7 +316,7 @@ impl Net {
                 let ready = Role::Source(SourceCommand::BlockReady { flow, block, repair });
                 self.network.after(Duration::from_micros(100), Later::Tell(up(host), ready));
             }
-            SourceEvent::Closed { .. } | SourceEvent::Release { .. } => {}
+            SourceEvent::Closed { .. } | SourceEvent::Release { .. } | SourceEvent::FellBack { .. } => {}
         }
     }
 

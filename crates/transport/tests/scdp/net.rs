@@ -485,7 +485,7 @@ impl Net {
                 }
             }
             SourceEvent::Closed { flow } => host.closed_at.push((now, flow)),
-            SourceEvent::Prepare { .. } | SourceEvent::Release { .. } => {}
+            SourceEvent::Prepare { .. } | SourceEvent::Release { .. } | SourceEvent::FellBack { .. } => {}
         }
     }
 
