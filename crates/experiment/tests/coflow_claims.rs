@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use headwater_experiment::workload::coflow_trace::CoflowTrace;
 use headwater_policy::coflow::courier::{Address, Schedule, Scheduled, merge};
 use headwater_policy::coflow::{Aalo, Fair, Port, PortDemand, PortPlan, Ports, Sincronia};
-use headwater_policy::{PlanError, Policy, Rank};
+use headwater_policy::{PlanError, Policy};
 use headwater_sim::coflow::{Clock, CoflowSpec, Sizes, run};
-use headwater_units::{BitRate, Bytes, FlowId, PathId, Time};
+use headwater_units::{BitRate, Bytes, FlowId, PathId, Rank, Time};
 
 /// The first coflows of the public trace, on its ports.
 fn part() -> (Ports, Vec<CoflowSpec>) {
@@ -30,7 +30,8 @@ impl<P: Policy<PortDemand, PortPlan>> Policy<PortDemand, PortPlan> for Inverted<
         let PortPlan::Ranks(ranks) = self.0.plan(now, demand)? else {
             panic!("a policy by rank is inverted")
         };
-        let inverted = ranks.into_iter().map(|rank| Some(Rank(u32::MAX - rank?.0))).collect();
+        let inverted =
+            ranks.into_iter().map(|rank| Some(Rank::new(Rank::LAST.get() - 1 - rank?.get()))).collect();
         Ok(PortPlan::Ranks(inverted))
     }
 }

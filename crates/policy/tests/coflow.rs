@@ -4,7 +4,7 @@ use headwater_policy::coflow::{
     Aalo, AaloOrder, BetweenQueues, DjangoLike, Fair, Fifo, Port, PortCoflow, PortDemand, PortFlow, PortPlan,
     Ports, Queues, Scf, Sincronia, SincroniaOffline, Varys, bssi,
 };
-use headwater_policy::{PlanError, Policy, Rank, Share};
+use headwater_policy::{PlanError, Policy, Share};
 use headwater_units::{BitRate, Bytes, FlowId, FluidRate, TaskId, Time};
 use proptest::prelude::*;
 
@@ -47,9 +47,9 @@ fn ranks(policy: &dyn Policy<PortDemand, PortPlan>, demand: &PortDemand) -> Vec<
     let plan = policy.plan(Time::ZERO, demand).unwrap();
     let mut ranks = vec![None; demand.coflows.len()];
     for (at, (coflow, _)) in demand.flows().enumerate() {
-        let Some(Share::Rank(Rank(rank))) = plan.share(at) else { panic!("{plan:?}") };
-        assert!(ranks[coflow].is_none_or(|other| other == rank));
-        ranks[coflow] = Some(rank);
+        let Some(Share::Rank(rank)) = plan.share(at) else { panic!("{plan:?}") };
+        assert!(ranks[coflow].is_none_or(|other| other == rank.get()));
+        ranks[coflow] = Some(rank.get());
     }
     ranks.into_iter().map(|rank| rank.expect("every coflow has a flow")).collect()
 }

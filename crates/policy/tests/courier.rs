@@ -5,8 +5,8 @@ use headwater_policy::coflow::courier::{
     select_and_split,
 };
 use headwater_policy::coflow::{Fair, Fifo, Port, PortCoflow, PortDemand, PortFlow, PortPlan, Ports, Varys};
-use headwater_policy::{PlanError, Policy, Rank};
-use headwater_units::{BitRate, Bytes, FlowId, FluidRate, PathId, TaskId, Theta, Time};
+use headwater_policy::{PlanError, Policy};
+use headwater_units::{BitRate, Bytes, FlowId, FluidRate, PathId, Rank, TaskId, Theta, Time};
 use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
@@ -64,14 +64,18 @@ fn rates_and_sizes_add_up_and_members_share_by_rate() {
 
 #[test]
 fn only_the_first_rank_of_a_pair_travels_and_the_next_comes_forward_when_it_is_over() {
-    let both = vec![(flow(1, 0, 1, 30), Rank(4)), (flow(2, 0, 1, 10), Rank(2)), (flow(3, 0, 1, 5), Rank(2))];
+    let both = vec![
+        (flow(1, 0, 1, 30), Rank::new(4)),
+        (flow(2, 0, 1, 10), Rank::new(2)),
+        (flow(3, 0, 1, 5), Rank::new(2)),
+    ];
     let unified = merge(&Schedule::Ranks(both.clone()));
-    assert_eq!((unified[0].size, unified[0].importance), (Bytes::new(15), Importance::Rank(Rank(2))));
+    assert_eq!((unified[0].size, unified[0].importance), (Bytes::new(15), Importance::Rank(Rank::new(2))));
     assert_eq!(unified[0].parts(), [0.5, 0.5]);
     let limits = Limits::default();
     let after = Schedule::Ranks(both[..1].to_vec());
     assert_ne!(Signature::of(&Schedule::Ranks(both), &limits), Signature::of(&after, &limits));
-    assert_eq!(merge(&after)[0].importance, Importance::Rank(Rank(4)));
+    assert_eq!(merge(&after)[0].importance, Importance::Rank(Rank::new(4)));
 }
 
 #[test]
@@ -106,7 +110,7 @@ fn splits_spread_by_rate_and_gather_by_rank() {
     let by_rate = lanes(vec![(flow(1, 0, 9, large), rate(3.0)), (flow(2, 1, 9, large), rate(2.0))], &limits);
     assert_eq!(by_rate.iter().map(|lane| lane.unified).collect::<Vec<_>>(), [0, 0, 1, 1]);
     assert!(by_rate[0].importance == Importance::Rate(rate(1.5)) && by_rate[0].size == Bytes::new(large / 2));
-    let ranked = vec![(flow(1, 0, 9, large), Rank(1)), (flow(2, 1, 9, large), Rank(0))];
+    let ranked = vec![(flow(1, 0, 9, large), Rank::new(1)), (flow(2, 1, 9, large), Rank::new(0))];
     let by_rank = select_and_split(&merge(&Schedule::Ranks(ranked)), &limits).unwrap();
     assert_eq!(by_rank.iter().map(|lane| lane.unified).collect::<Vec<_>>(), [0, 1, 1, 1]);
 }
@@ -150,7 +154,7 @@ fn what_moves_bytes_but_changes_no_decision_keeps_the_signature() {
     assert_eq!(before, of(&schedule(8 * MIB, speed * 1.004)), "sizes shrink and rates tremble all the time");
     assert_ne!(before, of(&schedule(9 * MIB, speed * 1.02)));
     assert_ne!(before, of(&schedule(MIB, speed)), "it can no longer be split");
-    let two = vec![(flow(1, 0, 9, 5), Rank(0)), (flow(2, 0, 9, 5), Rank(1))];
+    let two = vec![(flow(1, 0, 9, 5), Rank::new(0)), (flow(2, 0, 9, 5), Rank::new(1))];
     let reversed = two.iter().rev().copied().collect();
     assert_eq!(of(&Schedule::Ranks(two)), of(&Schedule::Ranks(reversed)));
 }
@@ -179,7 +183,10 @@ fn around_a_policy_the_flows_without_a_lane_wait() {
     // The pair from 0 has the most bytes, and shares its one lane.
     let half = Some(Theta::new(0.5));
     assert_eq!(plan(&Courier::new(Fair, limits).unwrap()), PortPlan::Weights(vec![half, None, half]));
-    assert_eq!(plan(&Courier::new(Fifo, limits).unwrap()), PortPlan::Ranks(vec![Some(Rank(0)), None, None]));
+    assert_eq!(
+        plan(&Courier::new(Fifo, limits).unwrap()),
+        PortPlan::Ranks(vec![Some(Rank::new(0)), None, None])
+    );
     let varys = Varys::new(Ports::even(10, BitRate::new(1_000)));
     let PortPlan::Rates(rates) = plan(&Courier::new(varys, limits).unwrap()) else {
         panic!("rates stay rates")

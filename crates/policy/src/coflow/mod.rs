@@ -193,9 +193,9 @@ impl PortPlan {
 
     /// The plan that gives each coflow its position in `order`, which lists positions in the demand, the most important first.
     fn in_order(demand: &PortDemand, order: &[usize]) -> PortPlan {
-        let mut ranks = vec![Rank(0); demand.coflows.len()];
+        let mut ranks = vec![Rank::FIRST; demand.coflows.len()];
         for (rank, &coflow) in (0..).zip(order) {
-            ranks[coflow] = Rank(rank);
+            ranks[coflow] = Rank::new(rank);
         }
         PortPlan::Ranks(demand.flows().map(|(coflow, _)| Some(ranks[coflow])).collect())
     }

@@ -4,8 +4,8 @@
 //! rank between two hosts only the first can. Each rank keeps a bit per pair of ports that still has a flow; a search for the next
 //! flow that moves is then a few words per port, not a walk over all flows.
 
-use headwater_policy::Rank;
 use headwater_policy::coflow::Port;
+use headwater_units::Rank;
 
 use super::state::{FlowNumber, Flows, MOMENT};
 

@@ -1,9 +1,9 @@
 //! Small runs whose times can be computed by hand.
 
 use headwater_policy::coflow::{Aalo, Fair, Fifo, Port, PortDemand, PortPlan, Ports, Queues, Varys};
-use headwater_policy::{PlanError, Policy, Rank};
+use headwater_policy::{PlanError, Policy};
 use headwater_sim::coflow::{Clock, CoflowError, CoflowSpec, FlowSpec, Sizes, run};
-use headwater_units::{BitRate, Bytes, Duration, TaskId, Time};
+use headwater_units::{BitRate, Bytes, Duration, Rank, TaskId, Time};
 
 use super::cases::BYTE_PER_NS;
 

@@ -42,7 +42,6 @@ pub(crate) enum Flow {
 
 /// The transport's side of a fetch.
 #[derive(Debug, Default)]
-#[expect(clippy::large_enum_variant, reason = "its fetch is boxed")]
 pub(crate) enum Side {
     /// The transport is not known yet.
     #[default]

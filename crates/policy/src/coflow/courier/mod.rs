@@ -77,9 +77,10 @@ impl Signature {
             Schedule::Rates(list) => {
                 list.iter().map(|(flow, rate)| (flow.flow, percent_steps(*rate), large(flow))).collect()
             }
-            Schedule::Ranks(list) => {
-                list.iter().map(|(flow, rank)| (flow.flow, Some(i64::from(rank.0)), large(flow))).collect()
-            }
+            Schedule::Ranks(list) => list
+                .iter()
+                .map(|(flow, rank)| (flow.flow, Some(i64::from(rank.get())), large(flow)))
+                .collect(),
             Schedule::Even(list) => list.iter().map(|flow| (flow.flow, None, large(flow))).collect(),
         };
         list.sort_unstable();
