@@ -227,7 +227,7 @@ fn published_fold(list: &[(Scheduled, u32)], by_rank: bool) -> Vec<(Address, u64
 fn plain(unified: &[Unified]) -> Vec<(Address, u64, u32)> {
     let number = |importance: Importance| match importance {
         Importance::Rate(rate) => rate.get() as u32,
-        Importance::Rank(Rank(rank)) => rank,
+        Importance::Rank(rank) => rank.get(),
         Importance::Even => 0,
     };
     unified.iter().map(|flow| (flow.address, flow.size.get(), number(flow.importance))).collect()
@@ -239,7 +239,7 @@ proptest! {
         (list, shuffled) in any_schedule().prop_flat_map(|list| (Just(list.clone()), Just(list).prop_shuffle()))
     ) {
         let rates = |list: &[(Scheduled, u32)]| Schedule::Rates(list.iter().map(|(flow, own)| (*flow, rate(f64::from(*own)))).collect());
-        let ranks = |list: &[(Scheduled, u32)]| Schedule::Ranks(list.iter().map(|(flow, own)| (*flow, Rank(*own))).collect());
+        let ranks = |list: &[(Scheduled, u32)]| Schedule::Ranks(list.iter().map(|(flow, own)| (*flow, Rank::new(*own))).collect());
         prop_assert_eq!(plain(&merge(&rates(&list))), published_fold(&shuffled, false));
         prop_assert_eq!(plain(&merge(&ranks(&list))), published_fold(&shuffled, true));
         prop_assert_eq!(merge(&ranks(&list)), merge(&ranks(&shuffled)));
@@ -256,7 +256,7 @@ proptest! {
     ) {
         let limits = Limits { max_num, max_per_pair: paths, min_size: Bytes::new(min_size), ..Limits::default() };
         let rates = list.iter().map(|(flow, own)| (*flow, rate(f64::from(*own)))).collect();
-        let ranks = list.iter().map(|(flow, own)| (*flow, Rank(*own))).collect();
+        let ranks = list.iter().map(|(flow, own)| (*flow, Rank::new(*own))).collect();
         let even = list.iter().map(|(flow, _)| *flow).collect();
         for schedule in [Schedule::Rates(rates), Schedule::Ranks(ranks), Schedule::Even(even)] {
             let unified = merge(&schedule);
@@ -277,7 +277,7 @@ proptest! {
             // Who waits is no more important than anybody who does not.
             let rank = |flow: &Unified| match flow.importance {
                 Importance::Rate(rate) => -rate.get(),
-                Importance::Rank(Rank(rank)) => f64::from(rank),
+                Importance::Rank(rank) => f64::from(rank.get()),
                 Importance::Even => -(flow.size.get() as f64),
             };
             let worst = chosen.iter().map(|&at| rank(&unified[at])).fold(f64::MIN, f64::max);

@@ -158,10 +158,23 @@ fn run(receivers: u32) -> Figures {
     }
 }
 
+/// What a controller may cost, however many receivers there are.
 #[test]
-fn figures_of_64_to_10_000_nodes() {
-    for receivers in [64, 256] {
-        run(receivers).print();
+fn what_a_receiver_costs_does_not_grow_with_their_number() {
+    for receivers in [64, 256, 1024] {
+        let figures = run(receivers);
+        figures.print();
+        let Figures { heap_of_node, heap_of_receiver, register, begin, steady, end, news, began, .. } =
+            figures;
+        assert!(heap_of_node < 1_500 && heap_of_receiver < 10_000, "{heap_of_node} B, {heap_of_receiver} B");
+        // Those that are late lose their places, and others must be told of it.
+        assert!(register.messages < 3.0 && begin.messages < 30.0 && end.messages < 35.0);
+        assert!(began < Duration::from_millis(1), "half of them know their flows after {began}");
+        let all = steady.messages * f64::from(receivers);
+        assert!(all < 1_500.0, "{all} messages a second");
+        // All are told of at the beginning and at the end, and again when they begin and end; others a few each time.
+        let most = 4 * u64::from(receivers.div_ceil(64)) + 5 * 8;
+        assert!(news.0 <= most, "{} messages to whoever asked, at most {most}", news.0);
     }
 }
 
