@@ -143,7 +143,7 @@ fn run(receivers: u32) -> Figures {
         cluster.pass(Duration::from_secs(2));
     });
     let over = cluster.over.as_ref().expect("the cast is over");
-    assert_eq!(u32::from(over.of), receivers);
+    assert_eq!(over.of, receivers);
     assert_eq!((cluster.controller.running_casts(), cluster.controller.running_tasks()), (0, 0));
     Figures {
         receivers,
