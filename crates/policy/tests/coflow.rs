@@ -192,12 +192,15 @@ fn demands_out_of_order_and_unknown_ports_are_refused() {
     }
 }
 
+/// Source, receiver and bytes.
+type Flows = Vec<(u16, u16, u64)>;
+
 /// Demands of up to twelve coflows on six hosts, with what each has sent.
 fn any_demand() -> impl Strategy<Value = PortDemand> {
     let flow = (0..6_u16, 1..6_u16, 1..50_000_000_u64);
     let one = (prop::collection::vec(flow, 1..12), 0..2_000_000_000_u64);
     prop::collection::vec(one, 0..12).prop_map(|list| {
-        let make = |(task, (mut flows, sent)): (u64, (Vec<(u16, u16, u64)>, u64))| {
+        let make = |(task, (mut flows, sent)): (u64, (Flows, u64))| {
             flows.iter_mut().for_each(|(source, receiver, _)| *receiver = (*source + *receiver) % 6);
             flows.sort_unstable();
             PortCoflow { sent: Bytes::new(sent), ..coflow(task, &flows) }

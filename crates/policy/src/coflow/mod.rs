@@ -8,7 +8,7 @@
 //! * [`courier`]: flows of one pair merged, selected and split, around any of these.
 //!
 //! All are pure functions from a [`PortDemand`] to a [`PortPlan`]. The plan is a list in the order of the demand's flows, without
-//! ids: at 10^5 flows a `BTreeMap` from id to share costs tens of milliseconds a plan, a list under one.
+//! ids: at 10^5 flows a `BTreeMap` from id to share took some 70 ms a plan to build, look up and drop, a list less than one.
 //!
 //! What is left of a port counts as nothing below 10^-9 of its capacity: sums over many flows leave rounding behind.
 

@@ -276,10 +276,11 @@ impl<'a> Run<'a> {
                 }
             }
         }
-        match self.wakes.tick {
-            Some(period) if wake < f64::INFINITY => next_tick(wake, period),
-            _ => wake,
+        if wake == f64::INFINITY {
+            return wake;
         }
+        // Rates hold for whole steps.
+        self.flows.grid.end(self.wakes.tick.map_or(wake, |period| next_tick(wake, period)))
     }
 
     fn done(self) -> Vec<Done> {

@@ -109,6 +109,9 @@ impl<P: Policy<PortDemand, PortPlan>> Policy<PortDemand, PortPlan> for Coarse<P>
     }
 }
 
+/// Any policy.
+type Boxed = Box<dyn Policy<PortDemand, PortPlan>>;
+
 /// Queues that coflows of some hundred kilobytes sink through.
 fn short_queues() -> Queues {
     Queues { first: Bytes::new(400_000), factor: 3, period: Duration::from_millis(1), ..Queues::default() }
@@ -121,7 +124,7 @@ fn every_policy_ends_every_coflow_when_a_slow_run_by_todays_rates_does() {
         let ports = case.ports();
         let aalo = Aalo { queues: short_queues(), ..Aalo::new(ports.clone()) };
         let limits = Limits { max_num: 2, ..Limits::default() };
-        let policies: [(&str, Box<dyn Policy<PortDemand, PortPlan>>); 8] = [
+        let policies: [(&str, Boxed); 8] = [
             ("varys", Box::new(Coarse(Varys::new(ports.clone())))),
             ("madd", Box::new(Coarse(Varys::minimum_rates(ports.clone())))),
             ("aalo", Box::new(Coarse(aalo))),
