@@ -101,10 +101,10 @@ mod tests {
             uplink: None,
             downlink: None,
             rack: Some(format!("r{}", n / 32)),
-            labels: [("zone".to_owned(), if n % 2 == 0 { "eu" } else { "us" }.to_owned())].into(),
+            labels: [("zone".to_owned(), if n.is_multiple_of(2) { "eu" } else { "us" }.to_owned())].into(),
             keeps: true,
             objects: 1,
-            up: n % 10 != 0,
+            up: !n.is_multiple_of(10),
             data_path: None,
         };
         StatusReport { nodes: (0..nodes).map(node).collect(), ..StatusReport::default() }
