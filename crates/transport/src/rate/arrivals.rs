@@ -3,6 +3,8 @@
 //! A number that is missing when `reordering` later ones have been passed is lost; what a probe has passed is lost at once, since nothing
 //! may follow it for long. What comes of a lost one later is taken, and stays counted.
 
+/// A number that is so far behind was not overtaken: the one before was none of this source's, whatever it said.
+pub(super) const RESTART: u32 = 1 << 16;
 /// Numbers below the next one of which it is known whether they came.
 const MEMORY: u64 = 64;
 
@@ -42,6 +44,10 @@ impl Arrivals {
         let before = self.lost;
         if number < next {
             let place = next - 1 - number;
+            if place >= u64::from(RESTART) {
+                (self.next, self.came, self.settled) = (Some(number + 1), 1, number);
+                return Some(0);
+            }
             if place >= MEMORY {
                 return Some(0);
             }
@@ -113,6 +119,12 @@ mod tests {
         arrivals.arrive(5, false);
         assert_eq!(arrivals.arrive(9, true), Some(3));
         assert_eq!((arrivals.arrive(10, false), arrivals.lost()), (Some(0), 3));
+    }
+
+    #[test]
+    fn one_absurd_number_does_not_make_all_others_late() {
+        let (said, _) = arrivals([1, 2, 2_000_000_000, 3, 5, 6, 7]);
+        assert_eq!(said, [Some(0), Some(0), Some(1_999_999_997), Some(0), Some(0), Some(0), Some(1)]);
     }
 
     #[test]

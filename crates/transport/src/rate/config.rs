@@ -51,6 +51,8 @@ pub struct RateSourceConfig {
 pub struct ProbeConfig {
     /// Interval before any round-trip time is known. 10 ms.
     pub first: Duration,
+    /// Receivers of a group spread their answers over so long while no round-trip time is known. 1 ms.
+    pub spread: Duration,
     /// The interval is so many round trips as the remaining size has multiples of this, at least one. 100 MB.
     pub per: Bytes,
     /// At most so many. 10.
@@ -102,6 +104,7 @@ impl Default for ProbeConfig {
     fn default() -> Self {
         ProbeConfig {
             first: Duration::from_millis(10),
+            spread: Duration::from_millis(1),
             per: Bytes::new(100_000_000),
             most: 10,
             shortest: Duration::from_micros(20),

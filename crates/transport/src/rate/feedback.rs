@@ -8,8 +8,8 @@
 //!
 //! Differs from the paper, whose lost feedback is made good by random draws alone:
 //! - A source that sends faster than the last offer has not heard it: it is said again after two round trips.
-//! - A source that probes although something was offered may not have heard it either, or waits for others: the first such probe is
-//!   answered again, the second, the fourth, and so on.
+//! - A source that probes although something was offered may not have heard it either, or waits for others: the fourth such probe is
+//!   answered again, the eighth, the sixteenth, and so on.
 //! - Something is said every [`keep_alive`](RateReceiverConfig::keep_alive) at least.
 
 use headwater_units::{BitRate, Duration, Time};
@@ -18,6 +18,10 @@ use rand::Rng;
 use rand_chacha::ChaCha12Rng;
 
 use super::RateReceiverConfig;
+use super::arrivals::RESTART;
+
+/// So many probes that bring nothing new are not answered again; a source that waits for others sends some.
+const FIRST_REPEAT: u32 = 4;
 
 /// The offers of one flow.
 #[derive(Debug)]
@@ -74,7 +78,7 @@ impl Feedback {
     /// A datagram has come (Alg. 1, lines 5-7).
     pub(super) fn on_datagram(&mut self, now: Time, it: &Offered, rng: &mut ChaCha12Rng) {
         // One that was overtaken says nothing of the path as it is now.
-        if self.newest.is_some_and(|newest| (it.number.wrapping_sub(newest.number) as i32) < 0) {
+        if self.newest.is_some_and(|newest| (1..RESTART).contains(&newest.number.wrapping_sub(it.number))) {
             return;
         }
         self.newest = Some(Newest { number: it.number, at: now, scheduling: it.scheduling });
@@ -103,7 +107,9 @@ impl Feedback {
         let Some(said_at) = self.said_at else { return true };
         let span = now.since(said_at);
         let is_too_fast = it.scheduling.rate() > self.last && span >= it.round_trip * 2;
-        is_too_fast || it.is_probe && self.probes.is_power_of_two() || span >= self.config.keep_alive
+        is_too_fast
+            || it.is_probe && self.probes >= FIRST_REPEAT && self.probes.is_power_of_two()
+            || span >= self.config.keep_alive
     }
 
     /// What is said now, of the newest datagram; `None` if none has come.
@@ -240,6 +246,7 @@ mod tests {
         feedback.on_datagram(at(0), &offered(u32::MAX, false, 0, 10), &mut rng);
         feedback.on_datagram(at(10), &offered(1, false, 0, 20), &mut rng);
         feedback.on_datagram(at(20), &offered(0, false, 0, 90), &mut rng);
+        assert_eq!(feedback.newest.unwrap().number, 1);
         let said = feedback.say(at(25), 3).unwrap();
         assert_eq!((said.number, said.lost, said.held), (1, 3, Duration::from_micros(15)));
         assert_eq!(said.scheduling.offer().get(), 20 * UNIT);

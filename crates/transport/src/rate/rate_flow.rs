@@ -318,11 +318,12 @@ impl SourceFlow for RateFlow {
     fn next(&mut self, now: Time, shared: &mut Shared, common: &mut Common) -> Option<Packet> {
         self.stirs = false;
         let path = self.reach.path().filter(|_| !self.is_held())?;
+        // All in one queue: a probe or a FIN that overtakes symbols would give back a share that they then take again, and show losses
+        // that are none.
         let (flow, class) = (self.push.flow, self.push.class);
         let body = self.transfer_mut()?.next(now, &*common.ranking, &mut shared.out)?;
         self.stirs = true;
         self.reach.on_sent();
-        let class = if matches!(body, Body::ScheduledSymbol(_)) { class } else { Class::Control };
         Some(Packet::of_flow(path, flow, class, body))
     }
 
@@ -357,7 +358,7 @@ impl SourceFlow for RateFlow {
 
     fn last_word(&mut self) -> Option<Packet> {
         let path = self.reach.path()?;
-        let (flow, class) = (self.push.flow, Class::Control);
+        let (flow, class) = (self.push.flow, self.push.class);
         let body = self.transfer_mut()?.last_word()?;
         Some(Packet::of_flow(path, flow, class, body))
     }

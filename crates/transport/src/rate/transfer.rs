@@ -181,13 +181,14 @@ impl Transfer {
         out: &mut impl Extend<Output<SourceEvent>>,
     ) -> Option<WhyFallback> {
         let is_opening = feedback.held >= OPENING_HELD;
-        if !self.on_word(now, member) || is_opening || matches!(self.stage, Stage::Ending { .. }) {
-            return None;
-        }
-        let Some(number) = self.sent.expand(feedback.number) else {
+        let number = self.sent.expand(feedback.number);
+        if number.is_none() && !is_opening {
+            // Whoever answers only what was never sent is as good as silent.
             self.counts.bad_answers += 1;
             return None;
-        };
+        }
+        let is_served = self.on_word(now, member) && !matches!(self.stage, Stage::Ending { .. });
+        let number = number.filter(|_| is_served && !is_opening)?;
         let sent = self.sent.get(number);
         let round_trip = sent.map(|(at, _)| now.since(at)).filter(|trip| *trip >= feedback.held);
         let sample = round_trip.map(|trip| trip.saturating_sub(feedback.held));
@@ -320,7 +321,8 @@ impl Transfer {
     }
 
     fn told_round_trip(&self) -> RoundTrip {
-        RoundTrip::of(self.members.round_trip().or(self.first_round_trip).unwrap_or(Duration::ZERO))
+        let guess = if self.members.len() > 1 { self.config.probes.spread } else { Duration::ZERO };
+        RoundTrip::of(self.members.round_trip().or(self.first_round_trip).unwrap_or(guess))
     }
 
     /// I round trips, I by the remaining size (PAM §III-A): probes of a long transfer weigh little, and it loses little by waiting.

@@ -26,6 +26,13 @@ fn sixty_four_receivers_do_not_storm() {
         net.call(ms(20 + change * 2), move |net| net.ports.fill(Some(rate)));
     }
     net.run(ms(70));
+    // The first offers of all come within a millisecond, since the source knows no round trip yet, and some again, over
+    // the 100 us that a probe takes then.
+    let first: Vec<Time> =
+        net.answers.iter().map(|it| it.at).filter(|it| *it > at(us(0)) && *it < at(ms(2))).collect();
+    let together = |at: &Time| first.iter().filter(|it| **it >= *at && it.since(*at) < us(50)).count();
+    assert!((64..200).contains(&first.len()), "{} answers", first.len());
+    assert!(first.iter().all(|at| together(at) < 48), "{:?}", first.iter().map(together).max());
     let answers: Vec<Time> = net.answers.iter().map(|it| it.at).filter(|it| *it >= at(ms(20))).collect();
     let packets = net.symbols(GROUP).iter().filter(|it| it.at >= at(ms(20))).count();
     // One for each change and receiver, and now and then one more: a packet is answered once in 100 over all of them.
@@ -104,6 +111,23 @@ fn a_killed_receiver_holds_nobody_up_for_long_and_is_forgotten() {
     net.run(headwater_units::Duration::from_secs(45));
     assert_eq!(net.source().flows().count(), 0);
     assert!(net.preparation.is_empty());
+}
+
+/// Goal: of the only receiver nothing is known when it is silent; after half a second it gets probes only, and goes on when it is back.
+#[test]
+fn a_single_receiver_that_is_silent_is_only_probed() {
+    let mut net = Setup { blocks: 800, ..Setup::default() }.net();
+    net.call(ms(100), |net| net.freeze(0));
+    net.call(ms(1500), |net| net.thaw(0));
+    net.run(ms(1500));
+    let last = net.symbols(flow(0)).last().unwrap().at;
+    assert!(last > at(ms(500)) && last < at(ms(620)), "{last}");
+    net.finish();
+    net.is_settled();
+    let mut net = Setup { blocks: 800, ..Setup::default() }.net();
+    net.call(ms(100), |net| net.freeze(0));
+    net.run(headwater_units::Duration::from_secs(45));
+    assert_eq!(net.source().flows().count(), 0, "and forgotten 40 s after its last word");
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn words(body: impl Strategy<Value = Body>) -> impl Strategy<Value = Vec<(bool, 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     /// Goal: the receivers that tell the truth have everything in the end, whatever another one says.
     #[test]

@@ -139,6 +139,9 @@ pub(crate) enum Act {
     Call(Box<dyn FnOnce(&mut Net)>),
 }
 
+/// Changes a datagram on its way to a receiver; false loses it.
+pub(crate) type Meddler = Box<dyn FnMut(usize, &mut Body) -> bool>;
+
 /// Something that left a host.
 #[derive(Clone, Debug)]
 pub(crate) struct Left {
@@ -155,8 +158,8 @@ pub(crate) struct Net {
     pub(crate) receptions: Vec<Reception>,
     /// What the switch leaves the transfer at each port.
     pub(crate) ports: Vec<Option<BitRate>>,
-    /// Changes a datagram on its way to a receiver, behind the switch; false loses it.
-    pub(crate) meddler: Box<dyn FnMut(usize, &mut Body) -> bool>,
+    /// Sits behind the switch.
+    pub(crate) meddler: Meddler,
     /// Answers that are lost.
     lost_answers: fn(&Body) -> bool,
     pub(crate) down: Vec<bool>,
