@@ -27,6 +27,7 @@
 //! its FIN until the answer arrives, and the source answers as long as it remembers the flow.
 
 mod commands;
+mod groups;
 mod relaying;
 mod relays;
 mod stats;
@@ -48,7 +49,7 @@ use crate::flow::in_flight::AckOutcome;
 use crate::flow::pacer::RateLimit;
 use crate::flow::paths::PathMemory;
 pub use crate::flow::{FlowCounters, FlowStats};
-use crate::flow::{Opened, Shared, SourceEvent, WhyFallback};
+use crate::flow::{Opened, Shared, SourceEvent};
 use crate::pull;
 pub use crate::push::{AckInterval, LostSymbols, TailProbe};
 use crate::rate::{self, Ranking};
@@ -294,40 +295,7 @@ impl Source {
         let mut is_understood = true;
         self.with_flow(flow, |f, common, outcome| is_understood = f.hear(now, path, body, common, outcome));
         self.stats.unexpected += u64::from(!is_understood);
-        if let Some(group) = self.common.rate.answered.take() {
-            self.with_flow(group, |f, common, _| {
-                if let Flow::Rate(f) = f {
-                    f.on_member(now, flow, body, &mut common.shared, &mut common.rate);
-                }
-            });
-        }
-        if let Some((flow, why)) = self.common.rate.fell_back.take() {
-            self.fall_back(flow, why);
-        }
-        if let Some((group, says)) = self.common.pull.says.take() {
-            self.with_flow(group, |f, common, _| {
-                if let Flow::Pull(f) = f {
-                    f.on_member(flow, &says, &mut common.shared);
-                }
-            });
-            self.tell_detached(now);
-        }
-    }
-
-    /// A scheduled flow sends nothing more, as its network does not compute rates. The controller is to find another transport.
-    fn fall_back(&mut self, flow: FlowId, why: WhyFallback) {
-        self.event(SourceEvent::FellBack { flow, why });
-        if let Some(controller) = self.flows.get(&flow).map(|held| held.controller) {
-            self.refuse(controller, flow, Refusal::Unscheduled);
-        }
-    }
-
-    /// Groups have gone on without some of their members.
-    #[inline]
-    fn tell_detached(&mut self, now: Time) {
-        while let Some(flow) = self.common.shared.detached.pop() {
-            self.with_flow(flow, |f, common, _| f.detach(now, &mut common.shared));
-        }
+        self.tell_groups(now, flow, body);
     }
 
     fn on_fin(&mut self, now: Time, flow: FlowId, path: PathId) {
@@ -442,17 +410,6 @@ impl Source {
             self.leave(now, group, flow);
         }
         Some(closed.controller)
-    }
-
-    /// A member of a group is gone; the group's flow goes with the last one.
-    fn leave(&mut self, now: Time, group: FlowId, member: FlowId) {
-        let mut is_empty = false;
-        if self.flows.contains_key(&group) {
-            self.with_flow(group, |f, _, _| is_empty = f.on_leave(now, member));
-        }
-        if is_empty && let Some(controller) = self.close(now, group) {
-            self.tell(controller, ToController::Stopped { flow: group });
-        }
     }
 
     /// Changes a flow, which then may have something to send.
