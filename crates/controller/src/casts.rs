@@ -13,6 +13,7 @@ mod beginning;
 mod by_group;
 mod by_trees;
 mod cast;
+mod member;
 mod members;
 mod news;
 mod roster;

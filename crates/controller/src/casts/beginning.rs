@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use headwater_units::{Bytes, NodeId, PathId};
 use headwater_wire::{Cast as Wanted, CastWish, MAX_FLOWS, MemberStanding, Refusal, WhyUnicast};
 
-use super::cast::{Cast, Member, Multicast, Route, Stage, Trees};
+use super::cast::{Cast, Multicast, Route, Stage, Trees};
+use super::member::Member;
 use super::roster::Roster;
 use super::{Below, Casts};
 use crate::ControllerConfig;

@@ -14,7 +14,8 @@ use headwater_wire::{
 };
 
 use super::Below;
-use super::cast::{Cast, Route, Served, Stage, Trees};
+use super::cast::{Cast, Route, Stage, Trees};
+use super::member::Served;
 use crate::deliveries::TreesGiven;
 use crate::tree_installation::{Cargo, InstalledTrees};
 

@@ -4,7 +4,8 @@ use headwater_units::{Bytes, NodeId, PathId};
 use headwater_wire::{FetchEnd, Fetched, MemberStanding, Outcome, Refusal, Request, ToNode, ToReceiver};
 
 use super::Below;
-use super::cast::{Cast, Multicast, Route, Served, Stage};
+use super::cast::{Cast, Multicast, Route, Stage};
+use super::member::Served;
 use crate::overlay::may_overlay;
 use crate::selection::Placement;
 

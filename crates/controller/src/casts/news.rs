@@ -3,7 +3,8 @@
 use headwater_units::{Bytes, Duration, NodeId, Time};
 use headwater_wire::{CastNews, MAX_NEWS, MemberNews};
 
-use super::cast::{Cast, Served};
+use super::cast::Cast;
+use super::member::Served;
 use crate::ControllerConfig;
 use crate::tasks::Tasks;
 use crate::tree_installation::InstalledTrees;

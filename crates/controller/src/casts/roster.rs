@@ -6,7 +6,7 @@ use std::ops::Bound;
 use headwater_units::{Bytes, NodeId, Time};
 use headwater_wire::MemberStanding;
 
-use super::cast::Member;
+use super::member::Member;
 
 /// All receivers of a cast. They are those of its beginning.
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! What a transfer has to send: every source symbol once, in order, and what receivers miss.
+//! What a transfer has to send: every source symbol once, in order, and what receivers miss (PAM §III).
 //!
 //! ```text
 //!   block 0       1       2 | 3 ...             NACK: block 0, ESI 7 and 8      -> these again

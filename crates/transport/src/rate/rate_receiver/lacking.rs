@@ -1,4 +1,4 @@
-//! When a receiver says what it misses, and what that is.
+//! When a receiver says what it misses, and what that is (PAM §III).
 //!
 //! ```text
 //!   something is lost --> NACK at once, or a round trip and a random part of one after the last --> again after two round trips, four,
