@@ -46,9 +46,9 @@ fn same(answer: &Answer) -> Vec<Value> {
     lines
         .map(|mut line| {
             let object = line.as_object_mut().unwrap();
-            for of_this_run in ["cpu_seconds", "peak_rss_bytes"] {
-                assert!(object.remove(of_this_run).unwrap().as_f64().unwrap() > 0.0);
-            }
+            // The kernel counts processor time at its ticks: a run that is over before has none.
+            assert!(object.remove("cpu_seconds").unwrap().as_f64().unwrap() >= 0.0);
+            assert!(object.remove("peak_rss_bytes").unwrap().as_u64().unwrap() > 1 << 20);
             line
         })
         .collect()
