@@ -48,7 +48,7 @@ fn other_names_in_the_same_order_and_another_order_of_lists_change_nothing() {
     }
 }
 
-/// Max-min is symmetric in the ports; so are minimum rates.
+/// Max-min is symmetric in the ports; greedy service and the passes of work conservation go by their numbers.
 #[test]
 fn other_numbers_of_hosts_change_nothing_where_no_order_of_ports_decides() {
     for seed in 0..200 {
