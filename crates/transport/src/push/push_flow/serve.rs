@@ -33,10 +33,9 @@ impl SourceFlow for PushFlow {
 
     fn slack(&self) -> Option<Duration> {
         let round_trip = self.rtt.smoothed()?;
-        if self.is_of_overlay() {
-            return Some(self.congestion.window_lasts(self.packets.in_flight(), round_trip) / LATE_PARTS);
-        }
-        Some(slack_of(round_trip))
+        let of_window = self.congestion.window_lasts(self.packets.in_flight(), round_trip) / LATE_PARTS;
+        let slack = slack_of(round_trip);
+        Some(if self.is_of_overlay() { slack.max(of_window) } else { slack })
     }
 
     #[inline]

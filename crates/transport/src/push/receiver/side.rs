@@ -128,11 +128,12 @@ impl FetchSide for Receiver {
     }
 
     fn slack(&self) -> Option<Duration> {
-        let Some(window) = self.window_each else {
-            return self.flows.values().filter_map(|flow| flow.assigning.turnaround).min().map(slack_of);
-        };
+        let turnarounds = self.flows.values().filter_map(|flow| flow.assigning.turnaround);
+        let of_turnaround = turnarounds.min().map(slack_of);
         let fastest = self.flows.values().filter_map(|flow| flow.rate.last_known()).fold(0.0, f64::max);
-        (fastest > 0.0).then(|| Duration::from_secs_f64(f64::from(window) / fastest) / LATE_PARTS)
+        let Some(window) = self.window_each.filter(|_| fastest > 0.0) else { return of_turnaround };
+        let of_window = Duration::from_secs_f64(f64::from(window) / fastest) / LATE_PARTS;
+        of_turnaround.max(Some(of_window))
     }
 
     fn useful(&self) -> Box<dyn Iterator<Item = (FlowId, u64)> + '_> {
