@@ -1,0 +1,229 @@
+//! The trees of one overlay: its members, the slots that they have in each tree, and who sends whom which stripe.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use headwater_units::{NodeId, Time};
+
+/// One that comes later has slots in so many trees, and so many in each: trees of two children each are no chain, and soon all trees have
+/// some.
+const LATE_TREES: usize = 2;
+const LATE_SLOTS: u32 = 2;
+
+/// Of more members than so many not all are looked at.
+pub(super) const MOST_RATED: usize = 256;
+/// One in the same rack is chosen although it has no slot left, unless it sends twice what it should already: two copies.
+const MOST_LOAD: u32 = 2000;
+
+/// The receivers of one object that pass on to each other what comes.
+#[derive(Debug)]
+pub(super) struct Overlay {
+    pub(super) symbol_size: u16,
+    /// Number of stripes.
+    pub(super) of: u8,
+    pub(super) members: BTreeMap<NodeId, Member>,
+    /// By stripe: members that may send it to one more.
+    pub(super) free: Vec<BTreeSet<NodeId>>,
+    /// By rack: the members in it.
+    pub(super) racks: BTreeMap<String, BTreeSet<NodeId>>,
+    /// By stripe: when somebody became a leaf of its tree last because it held up others.
+    pub(super) demoted: Vec<Option<Time>>,
+}
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    pub(super) rack: Option<String>,
+    /// By stripe: who sends it, a receiver of the object or one of its sources; nobody while that is looked for.
+    pub(super) parents: Vec<Option<NodeId>>,
+    /// By stripe: how many children it may have, and has.
+    pub(super) slots: Vec<u32>,
+    pub(super) children: Vec<Vec<NodeId>>,
+    /// It has all of the object.
+    pub(super) is_done: bool,
+    /// Others may have stripes from it.
+    pub(super) passes_on: bool,
+    /// It has not asked for the object yet; its place is kept.
+    pub(super) is_unclaimed: bool,
+}
+
+/// What whoever asks knows of the nodes.
+pub(crate) struct Known<M, H> {
+    /// Only these members are looked at, if they are given.
+    pub(crate) among: Option<Vec<NodeId>>,
+    /// Whether a node may be asked.
+    pub(crate) may: M,
+    /// Whether it has all of the object.
+    pub(crate) holds: H,
+    /// Sends what no receiver can send.
+    pub(crate) source: Option<NodeId>,
+}
+
+impl Member {
+    pub(super) fn new(rack: Option<String>, of: u8) -> Self {
+        let none = vec![0; usize::from(of)];
+        Member {
+            rack,
+            parents: vec![None; usize::from(of)],
+            slots: none,
+            children: vec![Vec::new(); usize::from(of)],
+            is_done: false,
+            passes_on: true,
+            is_unclaimed: false,
+        }
+    }
+
+    /// Slots that it has left in a tree.
+    pub(super) fn free(&self, stripe: usize) -> u32 {
+        self.slots[stripe].saturating_sub(self.children[stripe].len() as u32)
+    }
+
+    /// How good a parent it is for a receiver of a rack, the best first, but for how deep it stands: sends too much already, is in
+    /// another rack, has no slot left, and how much it sends.
+    pub(super) fn rating(&self, stripe: usize, rack: Option<&str>) -> (bool, bool, bool, u32, u32) {
+        let (is_full, load) = (self.free(stripe) == 0, self.load());
+        let is_far = rack.is_none() || self.rack.as_deref() != rack;
+        // Those that are full are compared by how full they are.
+        let least = if is_full { load } else { 0 };
+        (is_full && load >= MOST_LOAD, is_far, is_full, least, load)
+    }
+
+    /// Children that it has in all trees, in thousandths of those that it may have.
+    pub(super) fn load(&self) -> u32 {
+        let children: usize = self.children.iter().map(Vec::len).sum();
+        (children as u32 * 1000).checked_div(self.slots.iter().sum()).unwrap_or(u32::MAX)
+    }
+}
+
+impl Overlay {
+    pub(super) fn new(symbol_size: u16, of: u8) -> Self {
+        let stripes = usize::from(of);
+        let free = vec![BTreeSet::new(); stripes];
+        let (members, racks) = Default::default();
+        Overlay { symbol_size, of, members, free, racks, demoted: vec![None; stripes] }
+    }
+
+    pub(super) fn insert(&mut self, node: NodeId, member: Member) {
+        if let Some(rack) = &member.rack {
+            self.racks.entry(rack.clone()).or_default().insert(node);
+        }
+        self.members.insert(node, member);
+        (0..usize::from(self.of)).for_each(|stripe| self.note_free(node, stripe));
+    }
+
+    pub(super) fn remove(&mut self, node: NodeId) -> Option<Member> {
+        let member = self.members.remove(&node)?;
+        self.free.iter_mut().for_each(|free| _ = free.remove(&node));
+        if let Some(mates) = member.rack.as_ref().and_then(|rack| self.racks.get_mut(rack)) {
+            mates.remove(&node);
+        }
+        Some(member)
+    }
+
+    /// A member may send a stripe to one more, or no longer.
+    pub(super) fn note_free(&mut self, node: NodeId, stripe: usize) {
+        let is_free = self.members.get(&node).is_some_and(|it| it.passes_on && it.free(stripe) > 0);
+        match is_free {
+            true => _ = self.free[stripe].insert(node),
+            false => _ = self.free[stripe].remove(&node),
+        }
+    }
+
+    /// From now on a receiver has a stripe from this node.
+    pub(super) fn adopt(&mut self, node: NodeId, stripe: usize, parent: NodeId) {
+        self.abandon(node, stripe);
+        if let Some(member) = self.members.get_mut(&node) {
+            member.parents[stripe] = Some(parent);
+        }
+        if let Some(above) = self.members.get_mut(&parent) {
+            above.children[stripe].push(node);
+            self.note_free(parent, stripe);
+        }
+    }
+
+    /// From now on it has it from nobody.
+    pub(super) fn abandon(&mut self, node: NodeId, stripe: usize) {
+        let before = self.members.get_mut(&node).and_then(|member| member.parents[stripe].take());
+        let Some(parent) = before else { return };
+        if let Some(above) = self.members.get_mut(&parent) {
+            above.children[stripe].retain(|child| *child != node);
+            self.note_free(parent, stripe);
+        }
+    }
+
+    /// Hops to a receiver in a tree, from whoever `holds` the object; none if the way is broken, or leads through `not`.
+    pub(super) fn depth(
+        &self,
+        stripe: usize,
+        node: NodeId,
+        not: NodeId,
+        holds: impl Fn(NodeId) -> bool,
+    ) -> Option<u32> {
+        let (mut at, mut hops) = (node, 0);
+        loop {
+            // No way is longer than there are members.
+            if at == not || hops > self.members.len() as u32 {
+                return None;
+            }
+            let Some(member) = self.members.get(&at).filter(|member| !member.is_done && !holds(at)) else {
+                return Some(hops);
+            };
+            (at, hops) = (member.parents[stripe]?, hops + 1);
+        }
+    }
+
+    /// Finds somebody who sends a stripe to a receiver, and remembers that.
+    pub(super) fn choose(
+        &mut self,
+        node: NodeId,
+        stripe: usize,
+        known: &Known<impl Fn(NodeId) -> bool, impl Fn(NodeId) -> bool>,
+    ) -> Option<NodeId> {
+        let rack = self.members.get(&node)?.rack.as_deref();
+        let may = |(other, member): &(&NodeId, &Member)| {
+            **other != node && member.passes_on && (known.may)(**other)
+        };
+        let likely = known.among.iter().flatten().filter_map(|other| self.members.get_key_value(other));
+        let all = self.members.iter().filter(|_| known.among.is_none());
+        let rated = likely.chain(all).filter(may).filter_map(|(other, member)| {
+            let (is_overloaded, is_far, is_full, least, load) = member.rating(stripe, rack);
+            let depth = self.depth(stripe, *other, node, &known.holds)?;
+            Some(((is_overloaded, is_far, is_full, least, depth, load), *other))
+        });
+        let parent = rated.min().map(|(_, other)| other).or(known.source)?;
+        self.adopt(node, stripe, parent);
+        Some(parent)
+    }
+
+    /// Slots for one that comes later, in those trees that have the fewest left.
+    pub(super) fn deal_slots(&mut self, node: NodeId) {
+        // Of many it is enough to know how many have some.
+        let slots_left = |stripe: usize| match self.members.len() > MOST_RATED {
+            true => self.free[stripe].len() as u32,
+            false => self.members.values().map(|member| member.free(stripe)).sum(),
+        };
+        let mut left: Vec<(u32, usize)> =
+            (0..usize::from(self.of)).map(|stripe| (slots_left(stripe), stripe)).collect();
+        left.sort_unstable();
+        let trees = left.iter().take(LATE_TREES).map(|(_, stripe)| *stripe).collect::<Vec<_>>();
+        if let Some(member) = self.members.get_mut(&node) {
+            trees.iter().for_each(|stripe| member.slots[*stripe] = LATE_SLOTS);
+        }
+        trees.into_iter().for_each(|stripe| self.note_free(node, stripe));
+    }
+
+    /// Trees need a few edges fewer than there are slots: everybody may send a whole copy, for those who come later.
+    pub(super) fn deal_spare(&mut self) {
+        let of = u32::from(self.of);
+        for member in self.members.values_mut() {
+            let sum: u32 = member.slots.iter().sum();
+            let Some(spare) = of.checked_sub(sum).filter(|_| sum > 0) else { continue };
+            let mut inside: Vec<&mut u32> = member.slots.iter_mut().filter(|slots| **slots > 0).collect();
+            let trees = inside.len();
+            (0..spare as usize).for_each(|n| *inside[n % trees] += 1);
+        }
+        let members: Vec<NodeId> = self.members.keys().copied().collect();
+        for node in members {
+            (0..usize::from(self.of)).for_each(|stripe| self.note_free(node, stripe));
+        }
+    }
+}
