@@ -3,34 +3,16 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use serde_json::Value;
+
+use crate::{Answer, lab};
 
 /// Two coflows through one port, and one beside them.
 const TRACE: &str = "4 3\n1 0 1 0 1 1:4.0\n2 5 2 0 2 2 1:2.0 3:1.0\n3 6 1 2 1 0:0.5\n";
 
-struct Answer {
-    code: i32,
-    out: String,
-    err: String,
-}
-
 fn coflow(folder: &Path, arguments: &[&str]) -> Answer {
-    let output = Command::new(env!("CARGO_BIN_EXE_headwater"))
-        .args(["lab", "coflow"])
-        .args(arguments)
-        .current_dir(folder)
-        .env("HOME", folder)
-        .env("XDG_CONFIG_HOME", folder.join("config"))
-        .stdin(Stdio::null())
-        .output()
-        .expect("the binary runs");
-    Answer {
-        code: output.status.code().expect("ended by itself"),
-        out: String::from_utf8_lossy(&output.stdout).into_owned(),
-        err: String::from_utf8_lossy(&output.stderr).into_owned(),
-    }
+    lab(folder, &[&["coflow"], arguments].concat())
 }
 
 fn folder() -> tempfile::TempDir {

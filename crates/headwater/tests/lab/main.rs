@@ -1,5 +1,7 @@
 //! `headwater lab` as people and scripts meet it: exit codes, what goes to which stream, JSON shapes, help.
 
+mod coflows;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
