@@ -155,6 +155,8 @@ struct Running {
 
 /// Messages that wait for the disk together, at most.
 const MOST_WAITING: usize = 1024;
+/// Orders that are heard before timers are looked at again, at most.
+const MOST_AT_ONCE: usize = 256;
 
 impl Running {
     fn now(&self) -> Time {
@@ -184,33 +186,42 @@ impl Running {
                 self.say();
                 return self.save_names();
             };
-            let now = self.now();
-            match order {
-                Order::Attach { path, node, to } => {
-                    self.peers.insert(path, to);
-                    self.machine.handle(now, Input::Command(ControllerCommand::PathOpened { path, node }));
-                }
-                Order::Deliver { path, word, unread } => {
-                    self.machine.handle(now, Input::Packet(Packet::control(path, word)));
-                    drop(unread);
-                }
-                Order::Lost { path, left, reason } => {
-                    self.peers.remove(&path);
-                    self.chronicle.path_lost(reason);
-                    let command = match left {
-                        true => ControllerCommand::PathLeft { path },
-                        false => ControllerCommand::PathLost { path },
-                    };
-                    self.machine.handle(now, Input::Command(command));
-                }
-                Order::View(reply) => drop(reply.send(self.machine.view(now))),
-                Order::Infos { of, reply } => {
-                    let known = of.iter().filter_map(|node| self.machine.info_of(*node));
-                    drop(reply.send(known.cloned().collect()));
-                }
-                Order::Answer(reply) => drop(reply.send(())),
-                Order::Forget { node, reply } => drop(reply.send(self.forget(now, node))),
+            self.take(order);
+            // What was said in time is heard before anybody is found to be silent.
+            for _ in 0..MOST_AT_ONCE {
+                let Ok(order) = queue.try_recv() else { break };
+                self.take(order);
             }
+        }
+    }
+
+    fn take(&mut self, order: Order) {
+        let now = self.now();
+        match order {
+            Order::Attach { path, node, to } => {
+                self.peers.insert(path, to);
+                self.machine.handle(now, Input::Command(ControllerCommand::PathOpened { path, node }));
+            }
+            Order::Deliver { path, word, unread } => {
+                self.machine.handle(now, Input::Packet(Packet::control(path, word)));
+                drop(unread);
+            }
+            Order::Lost { path, left, reason } => {
+                self.peers.remove(&path);
+                self.chronicle.path_lost(reason);
+                let command = match left {
+                    true => ControllerCommand::PathLeft { path },
+                    false => ControllerCommand::PathLost { path },
+                };
+                self.machine.handle(now, Input::Command(command));
+            }
+            Order::View(reply) => drop(reply.send(self.machine.view(now))),
+            Order::Infos { of, reply } => {
+                let known = of.iter().filter_map(|node| self.machine.info_of(*node));
+                drop(reply.send(known.cloned().collect()));
+            }
+            Order::Answer(reply) => drop(reply.send(())),
+            Order::Forget { node, reply } => drop(reply.send(self.forget(now, node))),
         }
     }
 

@@ -55,10 +55,10 @@ pub struct ControllerConfig {
     pub smallest_room: u16,
     /// Interval of receivers' reports: 100 ms, so that a joining source is used well within a second.
     pub feedback_every: Duration,
-    /// Receivers of an overlay report less often the more of them there are: an interval of so much for each, 1 ms, so that all together
-    /// send 1,000 reports a second.
+    /// Receivers of an overlay report less often the more of them there are: an interval of so much for each, 4 ms, so that all together
+    /// send 250 reports a second. One for which something goes wrong reports at once.
     pub overlay_feedback: Duration,
-    /// But no less often than this: 1 s, since what falls silent is found out by reports.
+    /// But no less often than this: 1 s, since a receiver that falls silent is found out by its reports.
     pub overlay_feedback_longest: Duration,
     /// First wait before an unanswered message is repeated: 500 ms. Doubles each time.
     pub retry_first: Duration,
@@ -178,7 +178,7 @@ impl Default for ControllerConfig {
             listed_classes: 64,
             smallest_room: 256,
             feedback_every: Duration::from_millis(100),
-            overlay_feedback: Duration::from_millis(1),
+            overlay_feedback: Duration::from_millis(4),
             overlay_feedback_longest: Duration::from_secs(1),
             retry_first: Duration::from_millis(500),
             retry_longest: Duration::from_secs(8),

@@ -17,7 +17,7 @@ const FEW: f64 = 0.25;
 /// With so many datagrams in it there are many in each round anyway, and both ends are busy: 2.4 Gbit/s in packets of 1500 B.
 const CROWDED: u64 = 2000;
 /// A rest is at most this.
-const LONGEST: Duration = Duration::from_millis(4);
+const LONGEST: Duration = Duration::from_millis(8);
 /// Rounds are counted as in a rest of this length where one is shorter.
 const LEAST_COUNTED: Duration = Duration::from_micros(500);
 /// A shorter one costs what it saves.
@@ -118,7 +118,7 @@ mod tests {
         let (rounds, _) = rests(&mut moderation, us(600), Some(us(2000)));
         assert!((24..=26).contains(&rounds), "{rounds}");
         let (rounds, _) = rests(&mut moderation, us(600), Some(us(1_000_000)));
-        assert!((12..=13).contains(&rounds), "{rounds}");
+        assert!((6..=7).contains(&rounds), "{rounds}");
     }
 
     #[test]

@@ -171,6 +171,46 @@ fn a_source_without_a_list_that_falls_silent_is_asked_again_and_the_controller_t
     }
 }
 
+#[test]
+fn a_receiver_that_reports_seldom_says_at_once_that_a_stripe_does_not_come() {
+    const SELDOM: Duration = Duration::from_secs(2);
+    const SILENT: PathId = PathId(4);
+    let config = ReceiverConfig::new("object", NodeId([1; 32]), CONTROLLER, 77);
+    let mut receiver = fetching(config);
+    drain(&mut receiver, after(0));
+    let flow = |path: PathId, index| {
+        grant(FlowId(u64::from(path.0)), NodeId([path.0 as u8; 32]), FlowKey([3; 32]), index, 2)
+    };
+    let flows = vec![flow(SOURCE, 0), flow(SILENT, 1)];
+    let delivery = Delivery::Overlay { window: 8 };
+    let accepted = object(64 << 20, 1000).accepted(77, TaskId(1), SELDOM, delivery, flows);
+    receiver.handle(after(0), packet(CONTROLLER, FlowId(0), Body::Control(Box::new(accepted))));
+    command(&mut receiver, after(0), ReceiverCommand::Start { wanted: 0..256, have: vec![] });
+    for path in [SOURCE, SILENT] {
+        command(&mut receiver, after(0), ReceiverCommand::FlowPath { flow: FlowId(u64::from(path.0)), path });
+    }
+    // One source sends a symbol every 20 ms, the other nothing.
+    let mut reported: Vec<Time> = Vec::new();
+    for n in 0..1000_u64 {
+        let (from, to) = (n, n + 1);
+        let at = |n: u64| after(0) + Duration::from_millis(20) * n;
+        receiver.handle(at(from), symbol(SOURCE, n, (n / 200) as u32 * 2, (n % 200) as u32, 1));
+        let said = pass(&mut receiver, at(from), at(to));
+        let is_report = |output: &Output<FromFetch>| match output {
+            Output::Transmit(Packet { datagram: Datagram { body: Body::Control(control), .. }, .. }) => {
+                matches!(&**control, Control::Controller(ToController::Feedback { .. }))
+            }
+            _ => false,
+        };
+        reported.extend(said.iter().filter(|(_, output)| is_report(output)).map(|(at, _)| *at));
+    }
+    let ms = |ms: u64| after(0) + Duration::from_millis(ms);
+    let within = |from: u64, to: u64| reported.iter().filter(|at| **at >= ms(from) && **at < ms(to)).count();
+    assert_eq!((within(0, 390), within(390, 900)), (1, 3), "{reported:?}");
+    // It is said no more often for long, though nobody mends it.
+    assert!(within(4_000, 20_000) <= 24, "of 160 if it were said all the time: {reported:?}");
+}
+
 /// The list of flows of task 1: one by each of these paths, from sources at these addresses.
 fn flows(version: u32, paths: &[PathId], at: &[&str]) -> Input<ToFetch> {
     let Input::Packet(Packet { datagram: Datagram { body: Body::Control(control), .. }, .. }) =

@@ -21,6 +21,8 @@ use headwater_api::AppError;
 
 /// Clock ticks per second of the times in `/proc`: USER_HZ is part of Linux's ABI.
 const USER_HZ: f64 = 100.0;
+/// Niceness of a process that goes before others.
+const PREFERRED: i32 = -10;
 /// Instead of the user's file of settings.
 const NO_CONFIG: (&str, &str) = ("HEADWATER_CONFIG", "/dev/null");
 /// How much of a log's end an error quotes.
@@ -234,6 +236,11 @@ impl Process {
     fn signal(&self, signal: Signal) {
         // It was not reaped, so the number is its own; one that has ended takes no signals.
         let _ = kill_process(Pid::from_child(&self.child), signal);
+    }
+
+    /// Lets it go before the others where all want the processor; nothing where this user may not.
+    pub(crate) fn prefer(&self) {
+        let _ = rustix::process::setpriority_process(Some(Pid::from_child(&self.child)), PREFERRED);
     }
 
     /// Writes a line to its standard input; one that no longer listens is not told.

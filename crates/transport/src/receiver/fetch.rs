@@ -276,6 +276,10 @@ impl Fetch {
                     return Output::Event(FromFetch(id, event));
                 }
             };
+            if self.side.take_alarm() {
+                self.task_session.hurry(now);
+                self.talk_at = Time::ZERO;
+            }
             if now < self.talk_at {
                 let wake = wake.min(self.talk_at);
                 return Output::Wake(Some(wake).filter(|at| *at < Time::MAX));

@@ -65,6 +65,8 @@ pub(crate) struct TaskSession {
     flows_version: u32,
     next_feedback: Time,
     feedback_every: Duration,
+    /// After something went wrong, when the controller is told next; doubles up to the usual interval.
+    feedback_soon: Duration,
 }
 
 /// The meaning of a controller's message to the session.
@@ -133,6 +135,7 @@ impl TaskSession {
             flows_version: 0,
             next_feedback: Time::ZERO,
             feedback_every: USUAL_FEEDBACK,
+            feedback_soon: Duration::MAX,
         }
     }
 
@@ -313,6 +316,14 @@ impl TaskSession {
         self.is_running() && now >= self.next_feedback
     }
 
+    /// Something has gone wrong that the controller can mend: it is told at once, and a few times more, where it would hear of it late.
+    pub(crate) fn hurry(&mut self, now: Time) {
+        if self.feedback_every > USUAL_FEEDBACK && self.feedback_soon >= self.feedback_every {
+            self.feedback_soon = USUAL_FEEDBACK;
+            self.next_feedback = self.next_feedback.min(now);
+        }
+    }
+
     /// Says how far the task is.
     pub(crate) fn feedback(
         &mut self,
@@ -320,7 +331,9 @@ impl TaskSession {
         progress: Progress,
         outputs: &mut VecDeque<Output<FromFetch>>,
     ) {
-        self.next_feedback = now + self.feedback_every;
+        let every = self.feedback_every.min(self.feedback_soon);
+        self.feedback_soon = self.feedback_soon * 2;
+        self.next_feedback = now + every;
         let Some(task) = self.task else { return };
         self.say_left(outputs);
         let Progress { first_undecoded, needed, flows, blocks_behind } = progress;

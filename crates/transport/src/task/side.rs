@@ -55,6 +55,11 @@ pub(crate) trait FetchSide {
         None
     }
 
+    /// Whether something has gone wrong since this was asked last that the controller is to hear of soon.
+    fn take_alarm(&mut self) -> bool {
+        false
+    }
+
     /// Something was heard that is no symbol.
     fn stir(&mut self) {}
 

@@ -334,6 +334,10 @@ impl Side {
         each_side!(self, None, side => side.quiet_until(now))
     }
 
+    pub(crate) fn take_alarm(&mut self) -> bool {
+        each_side!(self, false, side => side.take_alarm())
+    }
+
     pub(crate) fn stir(&mut self) {
         each_side!(self, (), side => FetchSide::stir(side));
     }

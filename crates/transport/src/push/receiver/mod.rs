@@ -59,6 +59,8 @@ pub(crate) struct Receiver {
     quiet_until: Time,
     next_plan: Time,
     plan_soon: bool,
+    /// A stripe has fallen silent.
+    alarm: bool,
     last_plan: Option<Time>,
     last_useful: Time,
     /// Symbols that may be asked for now under the limit, and when that was reckoned.
@@ -95,6 +97,7 @@ impl Receiver {
             quiet_until: Time::ZERO,
             next_plan: Time::ZERO,
             plan_soon: false,
+            alarm: false,
             last_plan: None,
             last_useful: Time::ZERO,
             allowance: (0.0, Time::ZERO),

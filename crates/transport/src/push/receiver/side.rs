@@ -63,6 +63,10 @@ impl FetchSide for Receiver {
         is_quiet.then_some(self.quiet_until)
     }
 
+    fn take_alarm(&mut self) -> bool {
+        std::mem::take(&mut self.alarm)
+    }
+
     fn stir(&mut self) {
         self.stir();
     }

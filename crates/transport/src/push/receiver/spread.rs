@@ -150,6 +150,7 @@ impl Receiver {
             self.release(id);
             if let Some(flow) = self.flows.get_mut(&id) {
                 flow.silence.begin(now);
+                self.alarm |= self.stripes.is_some();
             }
         }
     }
