@@ -4,7 +4,10 @@
 //! connection is lost; an asker that is interrupted stops it.
 
 mod result;
+mod rollout;
 mod who;
+
+pub(super) use self::rollout::in_order;
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -20,7 +23,7 @@ use super::host::{Host, HostConfig};
 use super::report::route_in_words;
 use super::requests::Cast;
 use super::{AppError, Common, Phase, Progress, ProgressReceiver, Shutdown, StatusReport, Watch};
-pub use result::{CastReceiver, CastRepair, CastResult, CastSource};
+pub use result::{CastReceiver, CastRepair, CastResult, CastSource, CastWave};
 
 /// The controller is asked once more when it has said nothing for so long: it, or the connection, may be new.
 const ASK_AGAIN: std::time::Duration = std::time::Duration::from_secs(2);
@@ -62,27 +65,56 @@ pub(super) async fn cast_at(
     watch: &mut dyn Watch,
 ) -> Result<CastResult, AppError> {
     watch.progress(&Progress { object: cast.what.clone(), ..Progress::default() });
-    let limit = cast.timeout.map_or(std::time::Duration::MAX, Into::into);
-    let heard = host.hear_casts();
     let report = host.report(path).await?;
     let (to, note) = cast.to.ids(&report)?;
     note.into_iter().for_each(|note| watch.note(&note));
-    let wanted = wire::Cast {
-        cast: rand::random(),
-        name: cast.what.clone(),
-        to,
-        first: 0,
-        of: 0,
-        class: if cast.gentle { Class::Gentle } else { Class::Bulk },
-        wish: cast.wish,
-    };
-    let mut asking = Asking { host, path, wanted, heard, seen: Seen::new(&report), watch };
-    match tokio::time::timeout(limit, asking.run(cast, controller, shutdown)).await {
-        Ok(result) => result,
-        Err(_) => {
-            asking.stop().await;
-            let state = format!("{}; run the same command again to resume", asking.seen.how_far());
-            Err(AppError::TimedOut { after: cast.timeout.unwrap_or_default(), state })
+    let mut asker = Asker { host, path, controller, report, cast, shutdown, heard: host.hear_casts() };
+    match &cast.rollout {
+        None => asker.serve(to, cast.timeout, watch).await,
+        Some(rollout) => asker.roll_out(rollout, to, watch).await,
+    }
+}
+
+/// Whoever asks for casts of one object.
+struct Asker<'a> {
+    host: &'a Host,
+    path: PathId,
+    controller: &'a str,
+    /// As the controller was when the first was asked for.
+    report: StatusReport,
+    cast: &'a Cast,
+    shutdown: &'a Shutdown,
+    heard: UnboundedReceiver<(PathId, ToNode)>,
+}
+
+impl Asker<'_> {
+    /// Serves these receivers, all that keep objects if none is named.
+    async fn serve(
+        &mut self,
+        to: Vec<NodeId>,
+        timeout: Option<Duration>,
+        watch: &mut dyn Watch,
+    ) -> Result<CastResult, AppError> {
+        let Asker { host, path, controller, cast, shutdown, .. } = *self;
+        let wanted = wire::Cast {
+            cast: rand::random(),
+            name: cast.what.clone(),
+            to,
+            first: 0,
+            of: 0,
+            class: if cast.gentle { Class::Gentle } else { Class::Bulk },
+            wish: cast.wish,
+        };
+        let seen = Seen::new(&self.report);
+        let mut asking = Asking { host, path, wanted, heard: &mut self.heard, seen, watch };
+        let limit = timeout.map_or(std::time::Duration::MAX, Into::into);
+        match tokio::time::timeout(limit, asking.run(cast, controller, shutdown)).await {
+            Ok(result) => result,
+            Err(_) => {
+                asking.stop().await;
+                let state = format!("{}; run the same command again to resume", asking.seen.how_far());
+                Err(AppError::TimedOut { after: cast.timeout.unwrap_or_default(), state })
+            }
         }
     }
 }
@@ -91,7 +123,7 @@ struct Asking<'a> {
     host: &'a Host,
     path: PathId,
     wanted: wire::Cast,
-    heard: UnboundedReceiver<(PathId, ToNode)>,
+    heard: &'a mut UnboundedReceiver<(PathId, ToNode)>,
     seen: Seen,
     watch: &'a mut dyn Watch,
 }
@@ -325,6 +357,8 @@ impl Seen {
             last_seconds: finishes.last().copied(),
             repairs: news.repairs.iter().map(repair).collect(),
             complete: news.done == news.of,
+            waves: Vec::new(),
+            stopped: None,
             receivers,
         }
     }

@@ -226,20 +226,60 @@ pub struct Cast {
     pub wish: CastWish,
     /// Gives way to everything else.
     pub gentle: bool,
-    /// Maximum time, after which it is given up; what came by then stays.
+    /// Maximum time, after which it is given up; what came by then stays. Of a rollout: for all waves and pauses.
     pub timeout: Option<Duration>,
+    /// Receivers are served one group after the other; all at once if absent.
+    pub rollout: Option<Rollout>,
+}
+
+/// How a cast goes on from wave to wave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rollout {
+    /// How much of the receivers have the object after each wave. Each wave is larger than the one before; what lies beyond the last one
+    /// is not served.
+    pub waves: Vec<Wave>,
+    /// Time between the end of a wave and the beginning of the next.
+    pub pause: Duration,
+    /// No wave begins once more receivers than this have failed or are away.
+    pub max_failures: u32,
+}
+
+/// The receivers up to the end of a wave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Wave {
+    /// This part of all, more than 0 and at most 1; rounded up.
+    Part(f64),
+    /// So many, or all if there are fewer.
+    Nodes(u32),
+}
+
+impl Wave {
+    /// Its end among so many receivers.
+    pub(crate) fn end(self, receivers: usize) -> usize {
+        match self {
+            // A twentieth of 100 is 5, though the product is a little more.
+            Wave::Part(part) => ((receivers as f64 * part - 1e-9).ceil().max(0.0) as usize).min(receivers),
+            Wave::Nodes(nodes) => (nodes as usize).min(receivers),
+        }
+    }
 }
 
 impl Cast {
     /// To these nodes, the best route that the network allows.
     pub fn new(what: impl Into<String>, to: Receivers) -> Self {
-        Cast { what: what.into(), to, wish: CastWish::Best, gentle: false, timeout: None }
+        Cast { what: what.into(), to, wish: CastWish::Best, gentle: false, timeout: None, rollout: None }
     }
 
     /// By this route, or not at all.
     #[must_use]
     pub fn via(self, wish: CastWish) -> Self {
         Cast { wish, ..self }
+    }
+
+    /// In waves.
+    #[must_use]
+    pub fn rollout(self, rollout: Rollout) -> Self {
+        Cast { rollout: Some(rollout), ..self }
     }
 
     /// Gives up after so long.

@@ -20,7 +20,7 @@ mod tests;
 
 use clap::{Parser, Subcommand};
 
-pub(crate) use self::cast::CastArgs;
+pub(crate) use self::cast::{CastArgs, PlanArgs, WhomFlags};
 pub(crate) use self::daemons::{ControllerArgs, NodeArgs, ServeArgs, UpArgs};
 pub(crate) use self::debug::{DebugCommand, DecodeArgs, SymbolsArgs};
 #[cfg(feature = "laboratory")]
@@ -85,6 +85,8 @@ pub(crate) enum Command {
     Get(Box<GetArgs>),
     /// Send an object to many nodes at once
     Cast(CastArgs),
+    /// Say how long a cast will take, before it begins
+    Plan(PlanArgs),
     /// Keep a copy of a file or folder in this machine's store
     Put(Box<PutArgs>),
     /// List objects and who has them
@@ -135,6 +137,7 @@ impl Command {
             Command::Serve(args) => args.fill(layer),
             Command::Get(args) => args.fill(layer),
             Command::Cast(args) => args.fill(layer),
+            Command::Plan(args) => args.fill(layer),
             Command::Put(args) => args.fill(layer),
             Command::Ls(args) => args.fill(layer),
             Command::Status(args) => args.fill(layer),

@@ -315,12 +315,21 @@ async fn act(
             if !result.complete {
                 let missing =
                     result.receivers.iter().filter(|it| !matches!(&*it.state, "done" | "had")).count();
+                let stopped = match &result.stopped {
+                    Some(why) => format!("the rollout was stopped {why}; "),
+                    None => String::new(),
+                };
                 terminal.note(&format!(
-                    "error: {missing} of {} receivers do not have it; run the same command again to serve them",
+                    "error: {stopped}{missing} of {} receivers do not have it; run the same command again to serve them",
                     result.receivers.len()
                 ));
                 return Err(Failure::Elsewhere(exit::FAILED));
             }
+        }
+        Command::Plan(args) => {
+            let (query, cast) = settings.plan(args)?;
+            let plan = unless_stopped(shutdown, headwater_api::plan(query, &cast, args.rate)).await?;
+            terminal.result(&plan, || tables::planned(&plan))?;
         }
         Command::Put(args) => {
             let (by, put) = settings.put(args)?;

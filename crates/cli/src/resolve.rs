@@ -9,21 +9,22 @@ use std::path::PathBuf;
 use headwater_api::{
     CONTROLLER_PORT, Cast, Common, Config, ControllerAt, ControllerOptions, ControllerSettings, Experiments,
     ForgetOptions, GcOptions, Get, NODE_PORT, NodeKind, Output, Put, QueryOptions, Reload, RmOptions,
-    ServeOptions, Where,
+    Rollout, ServeOptions, Where,
 };
 use headwater_experiment::scenario::{self, TransportSpec};
 use headwater_units::{BitRate, Duration};
 use headwater_wire::{CastWish, Class, CodePoints, SpreadRule};
 
 use super::args::{
-    CastArgs, ControllerArgs, ForgetArgs, GcArgs, GetArgs, NodeArgs, PutArgs, RmArgs, ServeArgs,
-    TimelineFlags, TuningFlag, UpArgs,
+    CastArgs, ControllerArgs, ForgetArgs, GcArgs, GetArgs, NodeArgs, PlanArgs, PutArgs, RmArgs, ServeArgs,
+    TimelineFlags, TuningFlag, UpArgs, WhomFlags,
 };
 use super::experiments;
 use super::network;
 use super::settings::{Origin, Settings};
 use super::usage::UsageError;
 use super::values::labels::Labels;
+use super::values::waves;
 use super::values::{LossResponse, Spread, Theta, Via};
 
 /// A rack with what its uplink carries, and labels.
@@ -41,6 +42,24 @@ pub(crate) struct Wanted {
     pub(crate) by: Config,
     pub(crate) get: Get,
     pub(crate) output: Output,
+}
+
+/// Nodes that an object is for, and in which waves.
+fn wanted(what: &str, whom: &WhomFlags) -> Result<Cast, UsageError> {
+    if whom.is_empty() {
+        return wrong(format!(
+            "{what} to whom? Give --all (every node that keeps objects), --label KEY=VALUE, or --to NODE,... (`headwater status` lists \
+             them)"
+        ));
+    }
+    let cast = Cast::new(what, whom.receivers());
+    if whom.waves.is_empty() {
+        return Ok(cast);
+    }
+    let waves =
+        waves::growing(&whom.waves).map_err(|error| UsageError::Options(format!("--waves: {error}")))?;
+    let (pause, max_failures) = (whom.pause.unwrap_or_default(), whom.max_failures.unwrap_or_default());
+    Ok(cast.rollout(Rollout { waves, pause, max_failures }))
 }
 
 fn wrong<T>(reason: impl Into<String>) -> Result<T, UsageError> {
@@ -263,13 +282,6 @@ impl Settings {
     }
 
     pub(crate) fn cast(&self, args: &CastArgs) -> Result<(Config, Cast), UsageError> {
-        if !args.all && args.to.is_empty() && args.label.is_empty() {
-            return wrong(format!(
-                "cast {} to whom? Give --all (every node that keeps objects), --label KEY=VALUE, or --to NODE,... (`headwater \
-                 status` lists them)",
-                args.what
-            ));
-        }
         let Some(controller) = self.controller() else {
             return wrong(
                 "a cast needs a controller: give --controller ADDR; no daemon of this state folder named one",
@@ -286,9 +298,19 @@ impl Settings {
             },
             gentle: common.gentle,
             timeout: self.values.timeout,
-            ..Cast::new(args.what.clone(), args.receivers())
+            ..wanted(&args.what, &args.whom)?
         };
         Ok((Config::guest(common, Where::Controller(controller)), cast))
+    }
+
+    pub(crate) fn plan(&self, args: &PlanArgs) -> Result<(QueryOptions, Cast), UsageError> {
+        let cast = wanted(&args.what, &args.whom)?;
+        if self.controller().is_none() {
+            return wrong(
+                "a plan needs a controller: give --controller ADDR; no daemon of this state folder named one",
+            );
+        }
+        Ok((self.query()?, cast))
     }
 
     pub(crate) fn put(&self, args: &PutArgs) -> Result<(Config, Put), UsageError> {

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use headwater_api::{
-    CastLine, CastResult, ForgetResult, GcResult, GetResult, Listening, NodeLine, ObjectLine, PutResult,
-    ReplayResult, RmResult, StatusReport, TaskLine, TaskSource, rate_in_words,
+    CastLine, CastResult, CastWave, ForgetResult, GcResult, GetResult, Listening, NodeLine, ObjectLine,
+    PlanResult, PutResult, ReplayResult, RmResult, StatusReport, TaskLine, TaskSource, rate_in_words,
 };
 use headwater_units::{BitRate, Bytes, Duration};
 use serde_json::Value;
@@ -235,6 +235,72 @@ fn source_cells(source: &TaskSource) -> [String; 8] {
     ]
 }
 
+/// The waves of a rollout.
+fn waves(waves: &[CastWave]) -> String {
+    let mut table = Table::new(&["WAVE", " RECEIVERS", " DONE", " HAD IT", " FAILED", " TIME"]);
+    for (number, wave) in (1..).zip(waves) {
+        table.row([
+            number.to_string(),
+            wave.receivers.to_string(),
+            wave.done.to_string(),
+            wave.had.to_string(),
+            wave.failed.to_string(),
+            format!("{:.2} s", wave.seconds),
+        ]);
+    }
+    table.render("  ")
+}
+
+/// `headwater plan`.
+pub(crate) fn planned(plan: &PlanResult) -> String {
+    let what = plan.name.clone().unwrap_or_else(|| short(&plan.object));
+    let to_serve: usize = plan.waves.iter().map(|wave| wave.to_serve).sum();
+    let mut text = format!(
+        "{}: {} to {to_serve} of {} nodes ({} have it, {} are away or keep nothing), from {}\n",
+        printable(&what),
+        Bytes::new(plan.bytes),
+        plan.receivers,
+        plan.have_it,
+        plan.away,
+        plan.holders
+    );
+    let mut table = Table::new(&["WAVE", " RECEIVERS", " TO SERVE", " RACKS", " AT LEAST", "BOUND BY"]);
+    let at_least = |seconds: Option<f64>| or_dash(seconds.map(|seconds| format!("{seconds:.1} s")));
+    for (number, wave) in (1..).zip(&plan.waves) {
+        let by = match (&wave.bound_by, &wave.slowest) {
+            (Some(by), Some(node)) if by == "slowest receiver" => format!("{by}: {node}"),
+            (by, _) => by.clone().unwrap_or_default(),
+        };
+        table.row([
+            number.to_string(),
+            wave.receivers.to_string(),
+            wave.to_serve.to_string(),
+            wave.racks.to_string(),
+            at_least(wave.least_seconds),
+            by,
+        ]);
+    }
+    text += &table.render("  ");
+    let _ = match plan.least_seconds {
+        Some(seconds) => writeln!(
+            text,
+            "  in all at least {seconds:.1} s; expect about a tenth more where links are equal"
+        ),
+        None => writeln!(
+            text,
+            "  rates of {} nodes are not known: state them there (--uplink, --downlink), or give --rate to assume one",
+            plan.unknown_rates
+        ),
+    };
+    let _ = writeln!(
+        text,
+        "  {} over all links; {} of memory at the controller meanwhile",
+        Bytes::new(plan.network_bytes),
+        Bytes::new(plan.controller_bytes)
+    );
+    text
+}
+
 /// `headwater cast`.
 pub(crate) fn cast(result: &CastResult) -> String {
     let what = result.name.clone().unwrap_or_else(|| short(&result.object));
@@ -271,6 +337,9 @@ pub(crate) fn cast(result: &CastResult) -> String {
         ]);
     }
     text += &table.render("  ");
+    if !result.waves.is_empty() {
+        text += &waves(&result.waves);
+    }
     if let (Some(first), Some(median), Some(last)) =
         (result.first_seconds, result.median_seconds, result.last_seconds)
     {

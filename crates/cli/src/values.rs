@@ -6,6 +6,7 @@
 pub(crate) mod demo;
 pub(crate) mod groups;
 pub(crate) mod labels;
+pub(crate) mod waves;
 
 use std::convert::Infallible;
 use std::fmt;

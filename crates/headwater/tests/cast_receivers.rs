@@ -238,3 +238,51 @@ fn a_receiver_that_was_lost_is_all_that_the_same_command_serves_again() {
     assert!(came < 0.75 * (24 * MIB) as f64, "{again:#}");
     assert!(cluster.has("w3"));
 }
+
+/// Goal: a rollout ends before the wave that would follow too many failures; the same command resumes it, and serves nobody twice.
+#[test]
+fn a_rollout_goes_from_wave_to_wave_and_stops_at_failures() {
+    let mut cluster = Cluster::start(MIB, "200Mbit/s");
+    for name in ["a", "b", "c", "d"] {
+        cluster.node(name, &["--name", name]);
+    }
+    cluster.wait_for(5, 1);
+    let states = |result: &Value| -> Vec<String> {
+        let receivers = result["receivers"].as_array().unwrap();
+        let mut states: Vec<(String, String)> =
+            receivers.iter().map(|it| (string(&it["name"]), string(&it["state"]))).collect();
+        states.sort();
+        states.into_iter().map(|(_, state)| state).collect()
+    };
+    let to = ["--to", "a,b,c,d"];
+    cluster.nodes.remove("b").unwrap().kill();
+    cluster.wait_for(4, 1);
+
+    let ended = cluster.cast(&[&to[..], &["--waves", "2,100%"]].concat()).end(PATIENCE);
+    let result = ended.last.unwrap();
+    assert_eq!((ended.code, &result["complete"]), (Some(1), &Value::Bool(false)), "{result:#} {}", ended.log);
+    assert_eq!(states(&result), ["done", "away", "waiting", "waiting"], "{result:#}");
+    assert_eq!(result["waves"].as_array().unwrap().len(), 1, "{result:#}");
+    assert!(string(&result["stopped"]).contains("after wave 1 of 2, as more receivers failed"), "{result:#}");
+    assert!(
+        ended.log.contains("the rollout was stopped after wave 1 of 2")
+            && ended.log.contains("3 of 4 receivers do not have it"),
+        "{}",
+        ended.log
+    );
+    cluster.wait_for(4, 2);
+
+    let more = ["--waves", "2,100%", "--max-failures", "1", "--pause", "100ms"];
+    let ended = cluster.cast(&[&to[..], &more[..]].concat()).end(PATIENCE);
+    let result = ended.last.unwrap();
+    assert_eq!(states(&result), ["had", "away", "done", "done"], "{result:#}");
+    let waves = result["waves"].as_array().unwrap();
+    let counts = |wave: &Value| ["receivers", "done", "had", "failed"].map(|it| wave[it].as_u64().unwrap());
+    assert_eq!(waves.iter().map(counts).collect::<Vec<_>>(), [[2, 0, 1, 1], [2, 2, 0, 0]], "{result:#}");
+    assert!(ended.log.contains("wave 2 of 2: receivers 3 to 4 of 4"), "{}", ended.log);
+    assert_eq!((ended.code, &result["stopped"]), (Some(1), &Value::Null), "one is away: {result:#}");
+
+    let wrong = cluster.cast(&["--all", "--waves", "25%,5%"]).end(PATIENCE);
+    let error = wrong.last.unwrap();
+    assert!(string(&error["error"]["message"]).contains("they grow"), "{error:#}");
+}

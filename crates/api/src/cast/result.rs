@@ -46,8 +46,28 @@ pub struct CastResult {
     pub repairs: Vec<CastRepair>,
     /// All receivers have it.
     pub complete: bool,
+    /// The waves of a rollout that have begun; empty if all receivers were served at once. Then `seconds` includes the pauses, times of
+    /// receivers are from the beginning of their wave, and the route is that of the last wave.
+    pub waves: Vec<CastWave>,
+    /// Why a rollout has ended before its last wave.
+    pub stopped: Option<String>,
     /// By address.
     pub receivers: Vec<CastReceiver>,
+}
+
+/// A wave of a rollout.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CastWave {
+    /// Its receivers.
+    pub receivers: usize,
+    /// Those that have the object now and did not before.
+    pub done: usize,
+    /// Those that had it.
+    pub had: usize,
+    /// Those that failed or are away.
+    pub failed: usize,
+    /// From its beginning to its last receiver's end.
+    pub seconds: f64,
 }
 
 /// Trees that were rerouted.
@@ -82,7 +102,8 @@ pub struct CastReceiver {
     pub name: String,
     /// Its fingerprint.
     pub id: String,
-    /// `done`: it has the object now, verified; `had`: it had it before; `failed`; `away`: not connected.
+    /// `done`: it has the object now, verified; `had`: it had it before; `failed`; `away`: not connected; `waiting`: its wave has not
+    /// begun.
     pub state: String,
     /// Why it failed.
     pub reason: Option<String>,

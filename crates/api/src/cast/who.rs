@@ -16,7 +16,10 @@ impl Receivers {
     ///
     /// # Errors
     /// A name means no node, or several; no node carries the labels.
-    pub(super) fn ids(&self, report: &StatusReport) -> Result<(Vec<NodeId>, Option<String>), AppError> {
+    pub(in super::super) fn ids(
+        &self,
+        report: &StatusReport,
+    ) -> Result<(Vec<NodeId>, Option<String>), AppError> {
         match self {
             Receivers::All => Ok((Vec::new(), None)),
             Receivers::Named(to) => Ok((named(to, report)?, None)),

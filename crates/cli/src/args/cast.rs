@@ -1,12 +1,14 @@
-//! `cast`: one object onto many nodes.
+//! `cast`: one object onto many nodes; and `plan`, which says before what that takes.
 
 use clap::Args;
 use headwater_api::Receivers;
+use headwater_units::{BitRate, Duration};
 
 use super::flags::{ControllerFlag, TimeoutFlag};
 use crate::settings::Layer;
 use crate::values::Via;
 use crate::values::labels::Label;
+use crate::values::waves::WaveEnd;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -16,6 +18,7 @@ use crate::values::labels::Label;
   headwater cast model --label zone=eu --label disk=ssd
   headwater cast model --all --via overlay --json
   headwater cast model --all --via trees        (where the controller runs with --topology FILE)
+  headwater cast model --all --waves 5%,25%,100% --pause 60s --max-failures 2
 
 Every receiver runs `headwater node` (or `up`) and keeps the object in its store, verified, and offers it from then on.
 
@@ -35,25 +38,18 @@ state --uplink, those with more pass on more. The command says which route it ta
 Ctrl-C stops all receivers. Finished blocks are kept: the same command resumes from there, and does nothing on receivers that have
 the object already. If this command is killed or loses the controller, the cast goes on without it.
 
+--waves serves receivers one group after the other: first those up to 5 % of all, then those up to 25 %, and so on. The next wave begins
+when the one before is over, --pause has passed, and no more than --max-failures receivers have failed or are away. Receivers that have
+the object already come first, the others by name, so that the same command resumes a rollout that was stopped. This command leads it:
+if it ends, the wave that has begun goes on and no other begins.
+
 The command fails if any receiver does not have the object in the end; the table, or --json, says which and why.")]
 pub(crate) struct CastArgs {
     /// A name, an id (64 hex digits), or the beginning of an id
     #[arg(value_name = "NAME|ID")]
     pub(crate) what: String,
-    /// Which nodes: names, addresses or fingerprints as `headwater status` lists them, with commas between
-    #[arg(
-        long,
-        value_name = "NODE,...",
-        value_delimiter = ',',
-        conflicts_with_all = ["all", "label"]
-    )]
-    pub(crate) to: Vec<String>,
-    /// All nodes that keep objects and are connected now
-    #[arg(long, conflicts_with = "label")]
-    pub(crate) all: bool,
-    /// All connected nodes that keep objects and carry this label, as in rack=r1; if repeated, those that carry all labels
-    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
-    pub(crate) label: Vec<Label>,
+    #[command(flatten)]
+    pub(crate) whom: WhomFlags,
     /// Route that the object takes
     #[arg(long, value_name = "HOW", default_value_t)]
     pub(crate) via: Via,
@@ -68,6 +64,41 @@ impl CastArgs {
         self.controller.fill(layer);
         self.timeout.fill(layer);
     }
+}
+
+/// Whom a cast is for, and in which waves.
+#[derive(Debug, Args)]
+pub(crate) struct WhomFlags {
+    /// Which nodes: names, addresses or fingerprints as `headwater status` lists them, with commas between
+    #[arg(
+        long,
+        value_name = "NODE,...",
+        value_delimiter = ',',
+        conflicts_with_all = ["all", "label"]
+    )]
+    pub(crate) to: Vec<String>,
+    /// All nodes that keep objects and are connected now
+    #[arg(long, conflicts_with = "label")]
+    pub(crate) all: bool,
+    /// All connected nodes that keep objects and carry this label, as in rack=r1; if repeated, those that carry all labels
+    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
+    pub(crate) label: Vec<Label>,
+    /// Serve receivers in waves: how much of all have the object after each, as parts (5%,25%,100%) or numbers (1,10,100%)
+    #[arg(long, value_name = "SHARE,...", value_delimiter = ',')]
+    pub(crate) waves: Vec<WaveEnd>,
+    /// Time between the end of a wave and the next, as in 60s [default: none]
+    #[arg(long, value_name = "TIME", requires = "waves")]
+    pub(crate) pause: Option<Duration>,
+    /// Begin no wave once more receivers than this have failed or are away [default: 0]
+    #[arg(long, value_name = "N", requires = "waves")]
+    pub(crate) max_failures: Option<u32>,
+}
+
+impl WhomFlags {
+    /// Whether anybody was named.
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.all && self.to.is_empty() && self.label.is_empty()
+    }
 
     /// Whom it is for.
     pub(crate) fn receivers(&self) -> Receivers {
@@ -79,5 +110,36 @@ impl CastArgs {
                 Receivers::Labelled(labels.collect())
             }
         }
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  headwater plan model --all
+  headwater plan model --label zone=eu --waves 5%,25%,100% --pause 60s
+  headwater plan model --all --rate 10Gbit/s        (for nodes whose rates are not known)
+
+Nothing is sent. The least time is what the links allow: what the sources can send, what the slowest receiver can receive, and what all
+uplinks together carry. A cast by trees, multicast or overlay comes within about a tenth of it where links are equal; disks and processors
+are not counted. Rates are those that nodes state (--uplink, --downlink) or have shown; --rate is taken for all others.")]
+pub(crate) struct PlanArgs {
+    /// A name, an id (64 hex digits), or the beginning of an id
+    #[arg(value_name = "NAME|ID")]
+    pub(crate) what: String,
+    #[command(flatten)]
+    pub(crate) whom: WhomFlags,
+    /// Rate to assume for nodes whose rates are not known, as in 10Gbit/s
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<BitRate>,
+    #[command(flatten)]
+    controller: ControllerFlag,
+    #[command(flatten)]
+    timeout: TimeoutFlag,
+}
+
+impl PlanArgs {
+    pub(super) fn fill(&self, layer: &mut Layer) {
+        self.controller.fill(layer);
+        self.timeout.fill(layer);
     }
 }
