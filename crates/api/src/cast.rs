@@ -5,9 +5,11 @@
 
 mod result;
 mod rollout;
+mod standing;
 mod who;
 
 pub(super) use self::rollout::in_order;
+pub use self::standing::{Standing, standing_cast};
 
 use std::collections::BTreeMap;
 use std::time::Instant;

@@ -9,11 +9,12 @@ use std::time::Instant;
 
 use headwater_control::Unread;
 use headwater_controller::{
-    Controller, ControllerCommand, ControllerConfig, ControllerEvent, ControllerView, NameRecord, TaskRecord,
+    Controller, ControllerCommand, ControllerConfig, ControllerEvent, ControllerView, NameRecord,
+    StandingRecord, TaskRecord,
 };
 use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_units::{NodeId, PathId, TaskId, Time};
-use headwater_wire::{Body, Control, NodeInfo, ToController};
+use headwater_wire::{Body, Control, NodeInfo, StandingCast, ToController};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableHandle};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -30,6 +31,8 @@ const TASKS: TableDefinition<u64, &[u8]> = TableDefinition::new("tasks 1");
 const OLD_TASKS: &str = "tasks";
 /// Name -> what it stands for, postcard of [`NameRecord`]. The digit is the format's version.
 const NAMES: TableDefinition<&str, &[u8]> = TableDefinition::new("names 1");
+/// Standing casts, by what they are.
+const STANDING: TableDefinition<&[u8], &[u8]> = TableDefinition::new("standing casts 1");
 
 #[expect(
     clippy::large_enum_variant,
@@ -62,6 +65,10 @@ impl ControllerHost {
             let command = ControllerCommand::Returned;
             machine.handle(Time::ZERO, Input::Command(command));
         }
+        for record in database.as_ref().map_or(Ok(Vec::new()), Tasks::load_standing)? {
+            let command = ControllerCommand::RestoreStanding(Box::new(record));
+            machine.handle(Time::ZERO, Input::Command(command));
+        }
         for record in database.as_ref().map_or(Ok(Vec::new()), Tasks::load_names)? {
             let command = ControllerCommand::RestoreName(Box::new(record));
             machine.handle(Time::ZERO, Input::Command(command));
@@ -77,8 +84,9 @@ impl ControllerHost {
         let (orders, queue) = unbounded_channel();
         #[allow(clippy::disallowed_methods)] // The machine's clock starts here.
         let started = Instant::now();
-        let (peers, names, records, said) = Default::default();
-        let running = Running { machine, started, peers, database, names, records, said, chronicle };
+        let (peers, names, records, standing, said) = Default::default();
+        let running =
+            Running { machine, started, peers, database, names, records, standing, said, chronicle };
         tokio::spawn(running.run(queue));
         Ok(ControllerHost { orders, tally })
     }
@@ -148,6 +156,8 @@ struct Running {
     /// Tasks to be written down, or to be forgotten, before anything that is waiting is said: one sync of the disk for all that many
     /// receivers have asked for at the same time.
     records: BTreeMap<TaskId, Option<Box<TaskRecord>>>,
+    /// Standing casts to be written down, or to be forgotten, before that too.
+    standing: BTreeMap<StandingCast, Option<StandingRecord>>,
     /// What is to be said once they are.
     said: Vec<(PathId, Control)>,
     chronicle: Chronicle,
@@ -260,6 +270,10 @@ impl Running {
         if !records.is_empty() {
             self.save(|tasks| tasks.put_tasks(&records));
         }
+        let standing = std::mem::take(&mut self.standing);
+        if !standing.is_empty() {
+            self.save(|tasks| tasks.put_standing(&standing));
+        }
         for (path, control) in self.said.drain(..) {
             if let Some(peer) = self.peers.get(&path) {
                 peer.say(control);
@@ -276,6 +290,10 @@ impl Running {
                 self.names.insert(record.naming.name.clone(), Some(*record));
             }
             ControllerEvent::NameForgotten { name } => drop(self.names.insert(name, None)),
+            ControllerEvent::StandingBegun(record) => {
+                self.standing.insert(record.cast.clone(), Some(*record));
+            }
+            ControllerEvent::StandingEnded(cast) => drop(self.standing.insert(*cast, None)),
             ControllerEvent::NodeUp(_)
             | ControllerEvent::NodeDown { .. }
             | ControllerEvent::CastBegun(_)
@@ -313,12 +331,13 @@ impl Tasks {
         tasks.refuse_newer()?;
         tasks.change(|_| Ok(()))?;
         tasks.put_names(&BTreeMap::new())?;
+        tasks.put_standing(&BTreeMap::new())?;
         Ok(tasks)
     }
 
     /// What a newer program has written is not for this one.
     fn refuse_newer(&self) -> Result<(), AppError> {
-        let known = [TASKS.name(), NAMES.name(), OLD_TASKS];
+        let known = [TASKS.name(), NAMES.name(), STANDING.name(), OLD_TASKS];
         let tables = || -> Result<Vec<String>, redb::Error> {
             let transaction = self.database.begin_read()?;
             let tables = transaction.list_tables()?;
@@ -360,6 +379,44 @@ impl Tasks {
                             table.insert(&name[..], &bytes[..])?;
                         }
                         None => drop(table.remove(&name[..])?),
+                    }
+                }
+            }
+            transaction.commit()?;
+            Ok(())
+        };
+        write().map_err(|e| AppError::state(&self.path, e))
+    }
+
+    fn load_standing(&self) -> Result<Vec<StandingRecord>, AppError> {
+        let read = || -> Result<Vec<StandingRecord>, redb::Error> {
+            let table = self.database.begin_read()?.open_table(STANDING)?;
+            let mut records = Vec::new();
+            for entry in table.iter()? {
+                let record = postcard::from_bytes(entry?.1.value());
+                records.push(
+                    record.map_err(|e| redb::Error::Corrupted(format!("record of a standing cast: {e}")))?,
+                );
+            }
+            Ok(records)
+        };
+        read().map_err(|e| AppError::state(&self.path, e))
+    }
+
+    /// Writes records of standing casts down, and forgets those that have none any more.
+    fn put_standing(&self, casts: &BTreeMap<StandingCast, Option<StandingRecord>>) -> Result<(), AppError> {
+        let write = || -> Result<(), redb::Error> {
+            let transaction = self.database.begin_write()?;
+            {
+                let mut table = transaction.open_table(STANDING)?;
+                for (cast, record) in casts {
+                    let key = postcard::to_stdvec(cast).expect("a cast can be written");
+                    match record {
+                        Some(record) => {
+                            let bytes = postcard::to_stdvec(record).expect("a record can be written");
+                            table.insert(&key[..], &bytes[..])?;
+                        }
+                        None => drop(table.remove(&key[..])?),
                     }
                 }
             }

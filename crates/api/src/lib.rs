@@ -52,7 +52,7 @@ use headwater_udp::Multicast;
 use headwater_units::{BitRate, Bytes, Duration};
 use headwater_wire::Delivery;
 
-pub use cast::{CastReceiver, CastRepair, CastResult, CastSource, CastWave};
+pub use cast::{CastReceiver, CastRepair, CastResult, CastSource, CastWave, Standing, standing_cast};
 pub use daemon::{controller, node};
 pub use events::{Event, Events, Outcome, TransferId, TransferKind};
 pub use experiments::{Experiments, Sent, TimelineOptions, Tuning};

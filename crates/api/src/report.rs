@@ -7,7 +7,7 @@ use headwater_controller::{CastView, ControllerView, NodeView, TaskView};
 use headwater_units::{BitRate, Bytes, NodeId};
 use headwater_wire::{CastRoute, MarkSignal, NodeInfo, WhyUnicast, resolve_address};
 
-use super::{CastLine, NodeLine, ObjectLine, StatusReport, TaskLine, TaskSource};
+use super::{CastLine, NodeLine, ObjectLine, StandingLine, StatusReport, TaskLine, TaskSource};
 
 /// Renders a view; `controller` is its own address, `here` stands for its machine. What the data sockets do is not part of it.
 pub(crate) fn report(view: &ControllerView, controller: String, here: SocketAddr) -> StatusReport {
@@ -49,7 +49,11 @@ pub(crate) fn report(view: &ControllerView, controller: String, here: SocketAddr
     lines.sort_by(|a, b| (&a.name, &a.listen).cmp(&(&b.name, &b.listen)));
     let tasks = view.tasks.iter().map(|t| task_line(t, &nodes, &address)).collect();
     let casts = view.casts.iter().map(|cast| cast_line(cast, &address)).collect();
-    StatusReport { controller, nodes: lines, objects, tasks, casts }
+    let standing = view
+        .standing
+        .iter()
+        .map(|cast| StandingLine { name: cast.name.clone(), labels: cast.labels.clone() });
+    StatusReport { controller, nodes: lines, objects, tasks, casts, standing: standing.collect() }
 }
 
 /// What a node is called by, its rack too.

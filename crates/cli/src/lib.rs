@@ -309,6 +309,18 @@ async fn act(
         }
         Command::Cast(args) => {
             let (by, cast) = settings.cast(args)?;
+            if let Some(switch) = args.to_new {
+                let (query, labels) = (settings.query()?, args.whom.labels());
+                let begun = headwater_api::standing_cast(query, &args.what, labels, switch == Switch::On);
+                let standing = unless_stopped(shutdown, begun).await?;
+                if switch == Switch::Off {
+                    terminal.result(&standing, || {
+                        format!("{}: nodes that join are not sent it any more\n", args.what)
+                    })?;
+                    return Ok(());
+                }
+                terminal.note("nodes that join later are sent it too, until `--to-new=off`");
+            }
             let result =
                 by_node(by, |node| node.cast(cast), (terminal, shutdown), std::convert::identity).await?;
             terminal.summary(&result, || tables::cast(&result))?;

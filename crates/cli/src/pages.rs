@@ -51,6 +51,7 @@ impl Part {
             objects: report.objects.iter().filter(object).cloned().collect(),
             tasks: report.tasks.iter().filter(task).cloned().collect(),
             casts: report.casts.clone(),
+            standing: report.standing.clone(),
         }
     }
 

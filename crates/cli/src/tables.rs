@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use headwater_api::{
     CastLine, CastResult, CastWave, ForgetResult, GcResult, GetResult, Listening, NodeLine, ObjectLine,
-    PlanResult, PutResult, ReplayResult, RmResult, StatusReport, TaskLine, TaskSource, rate_in_words,
+    PlanResult, PutResult, ReplayResult, RmResult, StandingLine, StatusReport, TaskLine, TaskSource,
+    rate_in_words,
 };
 use headwater_units::{BitRate, Bytes, Duration};
 use serde_json::Value;
@@ -103,6 +104,7 @@ pub(crate) fn status(report: &StatusReport, part: &Part) -> String {
         text += "no running tasks\n";
     }
     text += &casts(&report.casts);
+    text += &standing(&report.standing);
     let (shown, others) = part.of(&report.tasks, "tasks");
     for (i, line) in shown.iter().enumerate() {
         if i > 0 {
@@ -134,6 +136,24 @@ fn casts(casts: &[CastLine]) -> String {
             let _ = write!(text, "; {} of {} sent to the group", cast.multicast_bytes, cast.bytes);
         }
         let _ = writeln!(text, "; {}: {}", cast.via, printable(&cast.why));
+    }
+    if !casts.is_empty() {
+        text.push('\n');
+    }
+    text
+}
+
+/// Casts that go on for nodes that join later; nothing if there are none.
+fn standing(casts: &[StandingLine]) -> String {
+    let mut text = String::new();
+    for cast in casts {
+        let labels: Vec<String> = cast.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let whom = if labels.is_empty() {
+            "each node".to_owned()
+        } else {
+            format!("each node with {}", labels.join(","))
+        };
+        let _ = writeln!(text, "standing cast {}: to {} that joins", printable(&cast.name), printable(&whom));
     }
     if !casts.is_empty() {
         text.push('\n');

@@ -46,6 +46,15 @@ impl From<Infallible> for ValueError {
     }
 }
 
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Switch {
+    /// It is to be so.
+    On,
+    /// It is not, or no more.
+    Off,
+}
+
 pub(super) fn bad<T>(reason: impl Into<String>) -> Result<T, ValueError> {
     Err(ValueError(reason.into()))
 }

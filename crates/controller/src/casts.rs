@@ -122,7 +122,7 @@ impl Casts {
                 let is_its = cast.asked_by == by;
                 match is_its {
                     true => {
-                        (cast.asker, cast.news_at) = (path, below.turn.now);
+                        (cast.asker, cast.news_at) = (Some(path), below.turn.now);
                         cast.members.tell_all();
                     }
                     false => below.turn.stats.strangers += 1,
@@ -131,30 +131,42 @@ impl Casts {
             });
         }
         let begun = match self.whole(below, path, wanted) {
-            Ok(Some(wanted)) => self.begin(below, (path, by), wanted, nodes_may_come),
+            Ok(Some(wanted)) => self.begin(below, (Some(path), by), wanted, nodes_may_come),
             // Those that follow say the rest.
             Ok(None) => return,
             Err(reason) => Err(reason),
         };
         match begun {
-            Ok(cast) => {
-                below.turn.stats.casts_accepted += 1;
-                below.turn.event(ControllerEvent::CastBegun(Box::new(CastBegun {
-                    cast: number,
-                    name: cast.name.clone(),
-                    object: cast.object,
-                    bytes: cast.bytes,
-                    receivers: cast.members.len(),
-                })));
-                self.groups.extend(cast.group_at().map(|at| (number, at)));
-                self.casts.insert(number, cast);
-                self.have(below, Some(number), |_, _| true);
-            }
+            Ok(cast) => self.accept(below, cast),
             Err(reason) => {
                 below.turn.stats.casts_refused += 1;
                 below.turn.answer(path, ToNode::CastRefused { cast: number, reason });
             }
         }
+    }
+
+    /// Nodes that have come lack what a standing cast is to supply them with: nobody waits for the answer.
+    pub(crate) fn supply(&mut self, below: &mut Below<'_>, by: NodeId, wanted: Wanted, nodes_may_come: bool) {
+        match self.begin(below, (None, by), wanted, nodes_may_come) {
+            Ok(cast) => self.accept(below, cast),
+            // They are served when they come again.
+            Err(_) => below.turn.stats.casts_refused += 1,
+        }
+    }
+
+    fn accept(&mut self, below: &mut Below<'_>, cast: Cast) {
+        let number = cast.number;
+        below.turn.stats.casts_accepted += 1;
+        below.turn.event(ControllerEvent::CastBegun(Box::new(CastBegun {
+            cast: number,
+            name: cast.name.clone(),
+            object: cast.object,
+            bytes: cast.bytes,
+            receivers: cast.members.len(),
+        })));
+        self.groups.extend(cast.group_at().map(|at| (number, at)));
+        self.casts.insert(number, cast);
+        self.have(below, Some(number), |_, _| true);
     }
 
     /// A wish with all of its receivers, once the last part of it has come.

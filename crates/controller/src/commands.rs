@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 
 use headwater_units::{Bytes, FlowId, FlowKey, NodeId, ObjectId, PathId, TaskId};
-use headwater_wire::{Class, Delivery, Naming, NodeInfo, Outcome, SpreadRule};
+use headwater_wire::{Class, Delivery, Naming, NodeInfo, Outcome, SpreadRule, StandingCast};
 use serde::{Deserialize, Serialize};
 
 /// Commands from the driver to a controller.
@@ -27,6 +27,8 @@ pub enum ControllerCommand {
     Returned,
     /// What a name stood for when the controller stopped.
     RestoreName(Box<NameRecord>),
+    /// A cast that stood when the controller stopped.
+    RestoreStanding(Box<StandingRecord>),
     /// The same as [`ControllerCommand::PathLost`], and whoever was behind it has ended and does not go on with its tasks.
     PathLeft {
         /// The path.
@@ -65,6 +67,10 @@ pub enum ControllerEvent {
         /// The name.
         name: String,
     },
+    /// A standing cast has begun: keep this, replacing an older record of the same cast.
+    StandingBegun(Box<StandingRecord>),
+    /// A standing cast has ended: forget its record.
+    StandingEnded(Box<StandingCast>),
     /// Nodes are to have an object.
     CastBegun(Box<CastBegun>),
     /// A cast is over.
@@ -100,6 +106,15 @@ pub struct NameRecord {
     pub naming: Naming,
     /// Nobody holds anything by this name any more.
     pub removed: bool,
+}
+
+/// What must survive of a standing cast.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StandingRecord {
+    /// Which.
+    pub cast: StandingCast,
+    /// Key of whoever asked for it: nobody else may end it.
+    pub owner: NodeId,
 }
 
 /// What must survive a restart of the controller: no times, only facts.

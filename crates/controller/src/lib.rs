@@ -53,7 +53,8 @@ use headwater_wire::{
 };
 
 pub use self::commands::{
-    CastBegun, ControllerCommand, ControllerEvent, NameRecord, TaskFlow, TaskGroup, TaskRecord,
+    CastBegun, ControllerCommand, ControllerEvent, NameRecord, StandingRecord, TaskFlow, TaskGroup,
+    TaskRecord,
 };
 pub use self::config::{ControllerConfig, ControllerStats, GroupRange};
 pub use self::network::{HostAddresses, NetworkError, NetworkSpec, SignallingMode};
@@ -64,6 +65,7 @@ use self::catalog::Catalog;
 use self::deliveries::{Deliveries, Progress};
 use self::network::Network;
 use self::recovery::Recovery;
+use self::standing_casts::StandingCasts;
 use self::swarm_detection::Swarms;
 use self::timers::{Subject, Timers};
 use self::turn::{Draws, Effect, Turn};
@@ -84,6 +86,7 @@ mod recovery;
 mod retry;
 mod selection;
 mod settle;
+mod standing_casts;
 mod striping;
 mod swarm_detection;
 mod tasks;
@@ -99,6 +102,7 @@ pub struct Controller {
     deliveries: Deliveries,
     swarms: Swarms,
     casts: Casts,
+    standing_casts: StandingCasts,
     /// If it is known.
     network: Option<Network>,
     recovery: Recovery,
@@ -135,6 +139,7 @@ impl Controller {
             deliveries: Deliveries::default(),
             swarms: Swarms::default(),
             casts: Casts::default(),
+            standing_casts: StandingCasts::default(),
             network: config.network.as_ref().and_then(|spec| Network::new(spec).ok()),
             recovery: Recovery::default(),
             planner: Planner::default(),
@@ -171,7 +176,7 @@ impl Controller {
 
     /// A picture of everything that is known now.
     pub fn view(&self, now: Time) -> ControllerView {
-        view::view(now, &self.catalog, self.deliveries.tasks(), &self.casts)
+        view::view(now, &self.catalog, self.deliveries.tasks(), &self.casts, &self.standing_casts)
     }
 
     /// What a node has said of itself, if it is known.
@@ -211,6 +216,19 @@ impl Controller {
                 let (casts, below) = &mut self.casts(now);
                 casts.stop(below, path, cast);
             }
+            ToController::StandingCast { number, cast, stands } => match catalog.peer_at(path) {
+                Some(peer) => {
+                    let changed = self.standing_casts.change(turn, peer, cast, stands);
+                    turn.answer(
+                        path,
+                        match changed {
+                            Ok(()) => ToNode::StandingCastChanged { number },
+                            Err(reason) => ToNode::CastRefused { cast: number, reason },
+                        },
+                    );
+                }
+                None => turn.stats.strangers += 1,
+            },
             ToController::Claim(claim) => match catalog.node_at(path) {
                 Some(node) => self.claim(now, path, node, claim),
                 None => turn.stats.strangers += 1,
@@ -261,7 +279,10 @@ impl Controller {
             ToController::Named(naming) => self.named(now, node, naming),
             ToController::Unname { object, name } => catalog.unname(turn, node, object, &name),
             ToController::Spoiled { object, how } => self.spoiled(now, node, object, how),
-            ToController::Keeps => catalog.keeps(node),
+            ToController::Keeps => {
+                catalog.keeps(node);
+                self.standing_casts.came(turn, node);
+            }
             ToController::Leaving => {
                 catalog.leaving(node);
                 deliveries.leaving(node);
@@ -414,6 +435,12 @@ impl Controller {
                 casts.tick(below, cast);
             }
             Subject::Swarm(object) => swarms.tick(&mut desk.turn(now), catalog, deliveries, object),
+            Subject::Standing => {
+                let wanted = self.standing_casts.due(&mut desk.turn(now), catalog);
+                let nodes_may_come = recovery.awaits_nodes(now);
+                let (casts, below) = &mut self.casts(now);
+                wanted.into_iter().for_each(|(by, cast)| casts.supply(below, by, cast, nodes_may_come));
+            }
             Subject::Recovery => {
                 let asked = recovery.end();
                 deliveries.give_up_all_spoiled(&mut desk.turn(now), catalog);
@@ -448,6 +475,9 @@ impl Endpoint for Controller {
             }
             Input::Command(ControllerCommand::Restore(record)) => deliveries.restore(turn, catalog, *record),
             Input::Command(ControllerCommand::RestoreName(record)) => catalog.restore_name(turn, *record),
+            Input::Command(ControllerCommand::RestoreStanding(record)) => {
+                self.standing_casts.restore(*record);
+            }
             Input::Command(ControllerCommand::Returned) => recovery.begin(turn),
             Input::Command(ControllerCommand::ForgetNode { node }) => {
                 self.forget_node(now, node);

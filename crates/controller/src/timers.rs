@@ -19,6 +19,8 @@ pub(crate) enum Subject {
     Swarm(ObjectId),
     /// Nodes have had time to come back.
     Recovery,
+    /// Nodes that have come are looked at by standing casts.
+    Standing,
 }
 
 #[derive(Default)]

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::casts::{Cast, Casts};
 use crate::catalog::{Catalog, Node, Object};
+use crate::standing_casts::StandingCasts;
 use crate::tasks::{Flow, FlowState, Task, Tasks};
 
 /// What a controller knows at a moment; lists ascend by id, flows come in the order of their opening.
@@ -21,6 +22,8 @@ pub struct ControllerView {
     pub tasks: Vec<TaskView>,
     /// Running casts.
     pub casts: Vec<CastView>,
+    /// Casts that go on for nodes that join later.
+    pub standing: Vec<StandingCast>,
 }
 
 /// One node.
@@ -158,7 +161,13 @@ pub struct FlowStatus {
 }
 
 /// A picture of everything that is known now.
-pub(crate) fn view(now: Time, catalog: &Catalog, tasks: &Tasks, casts: &Casts) -> ControllerView {
+pub(crate) fn view(
+    now: Time,
+    catalog: &Catalog,
+    tasks: &Tasks,
+    casts: &Casts,
+    standing: &StandingCasts,
+) -> ControllerView {
     let here = |node: &NodeId| catalog.path_of(*node).is_some();
     let object = |(id, object): (&ObjectId, &Object)| {
         let (holders, away) = object.holders.iter().copied().partition(here);
@@ -178,6 +187,7 @@ pub(crate) fn view(now: Time, catalog: &Catalog, tasks: &Tasks, casts: &Casts) -
         objects: catalog.objects().map(object).collect(),
         tasks: tasks.iter().map(task_view).collect(),
         casts: casts.iter().map(|cast| cast_view(now, cast)).collect(),
+        standing: standing.iter().cloned().collect(),
     }
 }
 

@@ -286,3 +286,37 @@ fn a_rollout_goes_from_wave_to_wave_and_stops_at_failures() {
     let error = wrong.last.unwrap();
     assert!(string(&error["error"]["message"]).contains("they grow"), "{error:#}");
 }
+
+/// Goal: a node that joins after a standing cast was asked for gets the object by itself, also after the controller has started anew; it
+/// ends when that is said.
+#[test]
+fn a_standing_cast_supplies_nodes_that_join_later() {
+    let mut cluster = Cluster::start(MIB, "200Mbit/s");
+    cluster.node("a", &["--label", "zone=eu"]);
+    cluster.wait_for(2, 1);
+    let ended = cluster.cast(&["--label", "zone=eu", "--to-new"]).end(PATIENCE);
+    assert!(ended.log.contains("nodes that join later are sent it too"), "{}", ended.log);
+    complete(ended);
+    cluster.node("b", &["--label", "zone=us"]);
+    cluster.node("c", &["--label", "zone=eu"]);
+    cluster.wait_for(4, 3);
+    assert!(cluster.has("c"));
+    let standing = cluster.status()["standing"].clone();
+    assert_eq!(standing, serde_json::json!([{"name": "model", "labels": {"zone": "eu"}}]));
+
+    let listen = cluster.controller.clone();
+    cluster.nodes.remove("up").unwrap().kill();
+    let up = cluster.process(
+        "up",
+        &["up", "--listen", &listen, "--limit", "200Mbit/s", "--label", "name=up"],
+        "up",
+    );
+    cluster.add("up", up);
+    cluster.wait_for(4, 3);
+    cluster.node("d", &["--label", "zone=eu"]);
+    cluster.wait_for(5, 4);
+
+    let off = cluster.cast(&["--label", "zone=eu", "--to-new=off"]).end(PATIENCE);
+    assert_eq!((off.code, &off.last.unwrap()["stands"]), (Some(0), &Value::Bool(false)), "{}", off.log);
+    assert_eq!(cluster.status()["standing"], serde_json::json!([]));
+}

@@ -78,7 +78,8 @@ impl Peer {
                 | ToNode::Signal(_)
                 | ToNode::NameStands(_)
                 | ToNode::Casting(_)
-                | ToNode::CastRefused { .. } => self.as_(&[Role::Controller]),
+                | ToNode::CastRefused { .. }
+                | ToNode::StandingCastChanged { .. } => self.as_(&[Role::Controller]),
             },
             Control::Source(order) => match order {
                 ToSource::Push(push) => match self.role {
@@ -132,6 +133,7 @@ impl Peer {
             | ToController::Signalled(_)
             | ToController::Cast(_)
             | ToController::StopCast { .. }
+            | ToController::StandingCast { .. }
             | ToController::Fetched(_) => self.as_(&[Role::Caller]),
         }
     }

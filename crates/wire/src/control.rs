@@ -25,8 +25,8 @@ use thiserror::Error;
 pub use address::resolve_address;
 pub use cast::{
     Cast, CastNews, CastRoute, CastWish, FetchEnd, Fetched, FlowSecret, GroupInvitation, GroupQuestion,
-    Invitation, MAX_NAMED, MAX_NEWS, MAX_REASON, MemberNews, MemberStanding, TreeOrder, TreeRepair,
-    WhyUnicast,
+    Invitation, MAX_NAMED, MAX_NEWS, MAX_REASON, MemberNews, MemberStanding, StandingCast, TreeOrder,
+    TreeRepair, WhyUnicast,
 };
 pub use limits::{MAX_FLOWS, MAX_NAME};
 pub use naming::{Claim, ClaimRule, NameStands, Naming};

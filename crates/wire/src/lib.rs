@@ -43,9 +43,9 @@ pub use control::{
     Fetched, FlowGrant, FlowReport, FlowRole, FlowSecret, FlowView, GroupInvitation, GroupQuestion, Holding,
     Invitation, MAX_CONTROL, MAX_FLOWS, MAX_LABEL, MAX_LABELS, MAX_NAME, MAX_NAMED, MAX_NEWS, MAX_REASON,
     MAX_SIGNALLED, MarkSignal, MemberNews, MemberStanding, NameStands, Naming, NodeInfo, Outcome, Push,
-    Refusal, Request, Signal, SignalBranch, Signalled, Spoiled, SpreadRule, Start, ToController, ToNode,
-    ToReceiver, ToSource, TreeOrder, TreeRepair, TreeUpdate, WhyUnicast, answer_key, answer_tags,
-    resolve_address,
+    Refusal, Request, Signal, SignalBranch, Signalled, Spoiled, SpreadRule, StandingCast, Start,
+    ToController, ToNode, ToReceiver, ToSource, TreeOrder, TreeRepair, TreeUpdate, WhyUnicast, answer_key,
+    answer_tags, resolve_address,
 };
 pub use cumulative::{AckVector, Cumulative};
 pub use datagram::{Body, Datagram, FinReason, Parsed, emit, parse, parse_trimmed, peek_tree};

@@ -101,6 +101,13 @@ impl Chronicle {
                 }
             }
             ControllerEvent::NameForgotten { name } => tracing::debug!(name, "name forgotten"),
+            ControllerEvent::StandingBegun(record) => {
+                let (name, owner) = (&record.cast.name, record.owner);
+                tracing::info!(name, labels = ?record.cast.labels, %owner, "standing cast begun");
+            }
+            ControllerEvent::StandingEnded(cast) => {
+                tracing::info!(name = cast.name, labels = ?cast.labels, "standing cast ended");
+            }
             ControllerEvent::CastBegun(begun) => {
                 let CastBegun { cast, name, object, bytes, receivers } = &**begun;
                 add(&self.tally.casts, 1);

@@ -145,7 +145,9 @@ impl Host {
                     let _ = to.send((path, word));
                 }
             }
-            Control::Node(word @ (ToNode::Casting(_) | ToNode::CastRefused { .. })) => {
+            Control::Node(
+                word @ (ToNode::Casting(_) | ToNode::CastRefused { .. } | ToNode::StandingCastChanged { .. }),
+            ) => {
                 for to in &self.state().on_casts {
                     let _ = to.send((path, word.clone()));
                 }

@@ -180,6 +180,15 @@ pub struct CastLine {
     pub age_seconds: f64,
 }
 
+/// A cast that goes on for nodes that join later.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StandingLine {
+    /// What they are sent: an object's name or id.
+    pub name: String,
+    /// The labels that they must carry; none: every node that keeps objects is meant.
+    pub labels: BTreeMap<String, String>,
+}
+
 /// Everything a controller knows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StatusReport {
@@ -194,6 +203,9 @@ pub struct StatusReport {
     /// By number.
     #[serde(default)]
     pub casts: Vec<CastLine>,
+    /// Casts that go on for nodes that join later, by name.
+    #[serde(default)]
+    pub standing: Vec<StandingLine>,
 }
 
 #[cfg(test)]

@@ -1,14 +1,16 @@
 //! `cast`: one object onto many nodes; and `plan`, which says before what that takes.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use headwater_api::Receivers;
 use headwater_units::{BitRate, Duration};
 
 use super::flags::{ControllerFlag, TimeoutFlag};
 use crate::settings::Layer;
-use crate::values::Via;
 use crate::values::labels::Label;
 use crate::values::waves::WaveEnd;
+use crate::values::{Switch, Via};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -18,6 +20,7 @@ use crate::values::waves::WaveEnd;
   headwater cast model --label zone=eu --label disk=ssd
   headwater cast model --all --via overlay --json
   headwater cast model --all --via trees        (where the controller runs with --topology FILE)
+  headwater cast model --label zone=eu --to-new
   headwater cast model --all --waves 5%,25%,100% --pause 60s --max-failures 2
 
 Every receiver runs `headwater node` (or `up`) and keeps the object in its store, verified, and offers it from then on.
@@ -43,6 +46,10 @@ when the one before is over, --pause has passed, and no more than --max-failures
 the object already come first, the others by name, so that the same command resumes a rollout that was stopped. This command leads it:
 if it ends, the wave that has begun goes on and no other begins.
 
+--to-new keeps supplying: a node that joins later, and carries the labels, is sent what the name stands for then. The controller does that
+without this command, also after a restart; `headwater status` lists it, and --to-new=off with the same labels, from the same state folder,
+ends it.
+
 The command fails if any receiver does not have the object in the end; the table, or --json, says which and why.")]
 pub(crate) struct CastArgs {
     /// A name, an id (64 hex digits), or the beginning of an id
@@ -50,6 +57,9 @@ pub(crate) struct CastArgs {
     pub(crate) what: String,
     #[command(flatten)]
     pub(crate) whom: WhomFlags,
+    /// Serve nodes that join later too, all or those with these labels; `off` ends that and sends nothing
+    #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on", conflicts_with = "to")]
+    pub(crate) to_new: Option<Switch>,
     /// Route that the object takes
     #[arg(long, value_name = "HOW", default_value_t)]
     pub(crate) via: Via,
@@ -98,6 +108,11 @@ impl WhomFlags {
     /// Whether anybody was named.
     pub(crate) fn is_empty(&self) -> bool {
         !self.all && self.to.is_empty() && self.label.is_empty()
+    }
+
+    /// The labels, by key.
+    pub(crate) fn labels(&self) -> BTreeMap<String, String> {
+        self.label.iter().map(|label| (label.key.clone(), label.value.clone())).collect()
     }
 
     /// Whom it is for.

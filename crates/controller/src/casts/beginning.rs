@@ -18,7 +18,7 @@ impl Casts {
     pub(super) fn begin(
         &self,
         below: &mut Below<'_>,
-        (asker, asked_by): (PathId, NodeId),
+        (asker, asked_by): (Option<PathId>, NodeId),
         wanted: Wanted,
         nodes_may_come: bool,
     ) -> Result<Cast, Refusal> {

@@ -15,8 +15,8 @@ use crate::tree_installation::InstalledTrees;
 /// One cast.
 pub(crate) struct Cast {
     pub(crate) number: u64,
-    /// Path to the asker, which is told how the cast goes.
-    pub(super) asker: PathId,
+    /// Path to the asker, which is told how the cast goes; none of a standing cast.
+    pub(super) asker: Option<PathId>,
     /// Key of the asker: nobody else may stop the cast, or hear of it.
     pub(super) asked_by: NodeId,
     pub(crate) name: String,

@@ -81,8 +81,10 @@ impl Cast {
             return false;
         }
         self.news_at = now + self.news_every(below.turn.config);
-        let news = self.news(now, below.deliveries.tasks(), over);
-        news.into_iter().for_each(|news| below.turn.answer(self.asker, ToNode::Casting(Box::new(news))));
+        if let Some(asker) = self.asker {
+            let news = self.news(now, below.deliveries.tasks(), over);
+            news.into_iter().for_each(|news| below.turn.answer(asker, ToNode::Casting(Box::new(news))));
+        }
         if over {
             let route = std::mem::replace(&mut self.route, Route::Overlay(None));
             self.abandon(below, route);

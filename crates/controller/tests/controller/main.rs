@@ -8,6 +8,7 @@ mod harness;
 mod names;
 mod overlays;
 mod registry;
+mod standing_casts;
 mod starts;
 mod swarm_detection;
 mod tasks;

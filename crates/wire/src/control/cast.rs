@@ -13,11 +13,13 @@
 //! The parts of [`Control`](crate::Control) that only this needs.
 
 use core::net::SocketAddr;
+use std::collections::BTreeMap;
 
 use headwater_units::{Bytes, Duration, FlowId, FlowKey, NodeId, ObjectId};
 use serde::{Deserialize, Serialize};
 
 use super::limits::{MAX_FLOWS, MAX_NAME, check};
+use super::node::{MAX_LABEL, MAX_LABELS, NodeInfo};
 use crate::Class;
 
 /// A [`CastNews`] tells of at most so many receivers; the next one of others.
@@ -54,6 +56,15 @@ pub struct Cast {
     pub class: Class,
     /// How they are to travel.
     pub wish: CastWish,
+}
+
+/// A cast that goes on: nodes that join later and carry its labels are sent the object too, which a name may change.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct StandingCast {
+    /// The URI: an object's name or id.
+    pub name: String,
+    /// The labels that a node must carry, all of them; without any all nodes that keep objects are meant.
+    pub labels: BTreeMap<String, String>,
 }
 
 /// How whoever asks wants a cast to travel.
@@ -361,6 +372,20 @@ impl Cast {
             end <= u64::from(self.of) && self.to.is_empty() == (self.of == 0),
             "a malformed list of receivers",
         )
+    }
+}
+
+impl StandingCast {
+    /// Whether this node is meant.
+    pub fn is_for(&self, node: &NodeInfo) -> bool {
+        self.labels.iter().all(|(key, value)| node.label(key) == Some(value))
+    }
+
+    pub(crate) fn within_bounds(&self) -> Bound {
+        check(self.name.len() <= MAX_NAME, "too long a name")?;
+        check(self.labels.len() <= MAX_LABELS, "too many labels")?;
+        let fits = |(key, value): (&String, &String)| key.len() <= MAX_LABEL && value.len() <= MAX_LABEL;
+        check(self.labels.iter().all(fits), "too long a label")
     }
 }
 

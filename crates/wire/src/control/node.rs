@@ -77,6 +77,12 @@ impl NodeInfo {
         }
     }
 
+    /// The value of one of its labels; `rack` is the name of its rack.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        let rack = self.rack_name().filter(|_| key == "rack");
+        rack.or_else(|| self.labels.get(key).map(String::as_str))
+    }
+
     /// The name of its rack.
     pub fn rack_name(&self) -> Option<&str> {
         self.rack.as_ref().map(|(name, _)| name.as_str())

@@ -88,6 +88,8 @@ pub enum Refusal {
     TooMany,
     /// There is no node that could receive it.
     Nobody,
+    /// It is another's, who alone may end it.
+    NotYours,
     /// It is to go by trees, and the controller was not told of a network.
     NoNetwork,
     /// It is to go by trees, and its source or all receivers but one are not where the controller's network has a host.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::limits::{MAX_FLOWS, MAX_NAME, check, weight};
 use super::{
     Cast, Claim, Delivery, Fetched, Holding, Naming, NodeInfo, Outcome, Refusal, Signalled, Spoiled,
-    SpreadRule,
+    SpreadRule, StandingCast,
 };
 use crate::Class;
 
@@ -153,6 +153,15 @@ pub enum ToController {
     },
     /// What came of an invitation.
     Fetched(Fetched),
+    /// Somebody wants nodes that join later to have an object too, or not any more.
+    StandingCast {
+        /// Drawn by whoever asks; the answer has the same number.
+        number: u64,
+        /// Which.
+        cast: StandingCast,
+        /// It begins, or ends.
+        stands: bool,
+    },
 }
 
 impl ToController {
@@ -179,6 +188,7 @@ impl ToController {
                 flows.iter().try_for_each(|f| weight(f.theta))
             }
             ToController::Cast(cast) => cast.within_bounds(),
+            ToController::StandingCast { cast, .. } => cast.within_bounds(),
             ToController::Fetched(fetched) => fetched.within_bounds(),
             ToController::Signalled(signalled) => signalled.within_bounds(),
             ToController::Named(naming) => naming.within_bounds(),

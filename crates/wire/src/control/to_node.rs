@@ -40,6 +40,11 @@ pub enum ToNode {
         /// Why.
         reason: Refusal,
     },
+    /// A standing cast has begun or ended, as was asked for.
+    StandingCastChanged {
+        /// The number of the question.
+        number: u64,
+    },
 }
 
 impl ToNode {
@@ -57,7 +62,8 @@ impl ToNode {
             | ToNode::Signal(_)
             | ToNode::NameStands(_)
             | ToNode::Casting(_)
-            | ToNode::CastRefused { .. } => {}
+            | ToNode::CastRefused { .. }
+            | ToNode::StandingCastChanged { .. } => {}
         }
     }
 
@@ -69,7 +75,10 @@ impl ToNode {
             ToNode::Signal(signal) => signal.within_bounds(),
             ToNode::NameStands(stands) => stands.within_bounds(),
             ToNode::Casting(news) => news.within_bounds(),
-            ToNode::StopFetch { .. } | ToNode::RemoveTree { .. } | ToNode::CastRefused { .. } => Ok(()),
+            ToNode::StopFetch { .. }
+            | ToNode::RemoveTree { .. }
+            | ToNode::CastRefused { .. }
+            | ToNode::StandingCastChanged { .. } => Ok(()),
         }
     }
 }

@@ -168,6 +168,12 @@ fn cast() -> impl Strategy<Value = Control> {
             cast,
             reason: if known { Refusal::OffNetwork } else { Refusal::NoNetwork },
         })),
+        (any::<u64>(), "[a-z0-9/.]{0,64}", any::<bool>()).prop_map(|(number, name, stands)| {
+            let labels = [("zone".to_owned(), name.clone())].into_iter().take(usize::from(stands)).collect();
+            let cast = StandingCast { name, labels };
+            Control::Controller(ToController::StandingCast { number, cast, stands })
+        }),
+        any::<u64>().prop_map(|number| Control::Node(ToNode::StandingCastChanged { number })),
         (any::<u64>(), bytes(), 0..3u8).prop_map(|(request, bytes, how)| {
             let how = [Spoiled::Changed, Spoiled::Unreadable, Spoiled::Wrong][usize::from(how)];
             match request % 2 {

@@ -27,6 +27,8 @@ impl Kept {
             ControllerEvent::NameForgotten { name } => _ = self.names.remove(&name),
             ControllerEvent::NodeUp(_)
             | ControllerEvent::NodeDown { .. }
+            | ControllerEvent::StandingBegun(_)
+            | ControllerEvent::StandingEnded(_)
             | ControllerEvent::CastBegun(_)
             | ControllerEvent::CastOver { .. } => {}
         }

@@ -336,7 +336,12 @@ impl Host {
                 self.askers.insert(id, question.asked.flow);
             }
             // It asks for no names and for no casts.
-            Control::Node(ToNode::NameStands(_) | ToNode::Casting(_) | ToNode::CastRefused { .. }) => {}
+            Control::Node(
+                ToNode::NameStands(_)
+                | ToNode::Casting(_)
+                | ToNode::CastRefused { .. }
+                | ToNode::StandingCastChanged { .. },
+            ) => {}
             control => self.node.on_control(now, path, control),
         }
     }

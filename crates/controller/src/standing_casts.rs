@@ -1,0 +1,120 @@
+//! Casts that go on: nodes that join later are sent an object too, if they carry its labels.
+//!
+//! ```text
+//!   a node says that it keeps objects --> it has come --for a second--> of each standing cast: whoever has come, carries its labels and
+//!                                                                      does not have the object is served by a cast of its own
+//! ```
+//! A name that nobody holds at that moment is tried again as long as somebody waits for it. Nodes that come together are served together.
+//! After a restart of the controller all nodes come; most have what they should have.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use headwater_units::{Duration, NodeId};
+use headwater_wire::{Cast, CastWish, Class, Refusal, StandingCast};
+
+use crate::catalog::Catalog;
+use crate::timers::Subject;
+use crate::turn::Turn;
+use crate::{ControllerEvent, StandingRecord};
+
+/// A node has so long to say what it holds, and others to come with it.
+const SETTLE: Duration = Duration::from_secs(1);
+/// What nobody holds is looked for again after so long.
+const AGAIN: Duration = Duration::from_secs(10);
+/// Maximum number of standing casts.
+const MOST: usize = 1024;
+
+/// All of them.
+#[derive(Default)]
+pub(crate) struct StandingCasts {
+    owners: BTreeMap<StandingCast, NodeId>,
+    /// Nodes that have come and may lack something.
+    come: BTreeSet<NodeId>,
+}
+
+impl StandingCasts {
+    /// One that stood when the controller stopped.
+    pub(crate) fn restore(&mut self, record: StandingRecord) {
+        self.owners.insert(record.cast, record.owner);
+    }
+
+    /// Somebody wants one to begin, or to end. The same again changes nothing.
+    ///
+    /// # Errors
+    /// There are too many, or it is another's.
+    pub(crate) fn change(
+        &mut self,
+        turn: &mut Turn<'_>,
+        by: NodeId,
+        cast: StandingCast,
+        stands: bool,
+    ) -> Result<(), Refusal> {
+        match (self.owners.get(&cast), stands) {
+            (Some(_), true) | (None, false) => Ok(()),
+            (Some(owner), false) if *owner != by => Err(Refusal::NotYours),
+            (Some(_), false) => {
+                self.owners.remove(&cast);
+                turn.event(ControllerEvent::StandingEnded(Box::new(cast)));
+                Ok(())
+            }
+            (None, true) if self.owners.len() >= MOST => Err(Refusal::Full),
+            (None, true) => {
+                self.owners.insert(cast.clone(), by);
+                turn.event(ControllerEvent::StandingBegun(Box::new(StandingRecord { cast, owner: by })));
+                Ok(())
+            }
+        }
+    }
+
+    /// A node has said that it keeps objects.
+    pub(crate) fn came(&mut self, turn: &mut Turn<'_>, node: NodeId) {
+        if self.owners.is_empty() {
+            return;
+        }
+        if self.come.is_empty() {
+            turn.wake(Subject::Standing, Some(turn.now + SETTLE));
+        }
+        self.come.insert(node);
+    }
+
+    /// The casts that those who have come need now.
+    pub(crate) fn due(&mut self, turn: &mut Turn<'_>, catalog: &Catalog) -> Vec<(NodeId, Cast)> {
+        let come = std::mem::take(&mut self.come);
+        let mut casts = Vec::new();
+        for (standing, owner) in &self.owners {
+            let object = catalog.resolve(&standing.name);
+            let lacks_it = |node: &&NodeId| {
+                let Some(known) = catalog.node(**node) else { return false };
+                known.keeps
+                    && known.path.is_some()
+                    && standing.is_for(&known.info)
+                    && !object.is_some_and(|object| catalog.holds(**node, object))
+            };
+            let to: Vec<NodeId> = come.iter().filter(lacks_it).copied().collect();
+            let has_source = object.is_some_and(|object| {
+                let mut holders = catalog.object(object).into_iter().flat_map(|known| &known.holders);
+                holders.any(|node| catalog.path_of(*node).is_some())
+            });
+            if !has_source {
+                self.come.extend(to);
+            } else if !to.is_empty() {
+                let of = to.len() as u32;
+                let cast = turn.draws.request();
+                let name = standing.name.clone();
+                casts.push((
+                    *owner,
+                    Cast { cast, name, to, first: 0, of, class: Class::Bulk, wish: CastWish::Best },
+                ));
+            }
+        }
+        if !self.come.is_empty() {
+            turn.wake(Subject::Standing, Some(turn.now + AGAIN));
+        }
+        casts
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &StandingCast> {
+        self.owners.keys()
+    }
+}
