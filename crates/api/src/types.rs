@@ -25,4 +25,6 @@ pub use results::{
     ForgetResult, GcResult, GetResult, LeftOut, Listening, PutResult, ReplayResult, RmResult, SourceShare,
 };
 pub use shutdown::{Shutdown, ShutdownTrigger};
-pub use status::{CastLine, DataPath, NodeLine, ObjectLine, StatusReport, TaskLine, TaskSource};
+pub use status::{
+    CastLine, DataPath, NodeLine, ObjectLine, StandingLine, StatusReport, TaskLine, TaskSource,
+};

@@ -51,6 +51,7 @@ use self::resolve::{Wanted, data_on_stdout};
 use self::settings::{Layer, Origin, Settings};
 use self::transfers::{by_node, by_node_each};
 use self::usage::UsageError;
+use self::values::Switch;
 use headwater_api::{
     AppError, Config, Get, GetResult, Listening, Node, Output, QueryOptions, Shutdown, ShutdownTrigger,
 };

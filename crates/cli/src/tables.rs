@@ -662,10 +662,15 @@ mod tests {
                 age_seconds: 1.25,
                 ..CastLine::default()
             }],
+            standing: vec![StandingLine {
+                name: "model".into(),
+                labels: [("zone".into(), "eu".into())].into(),
+            }],
         };
         let text = status(&report, &Part::default());
         for part in [
             "controller 10.0.0.9:7000",
+            "standing cast model: to each node with zone=eu that joins",
             "alpha  010101010101  10.0.0.1:7001  100.0 Mbit/s         -  r7    zone=eu        3     1.0  down",
             "\nalpha: nothing merges\u{fffd} them\n",
             "\ncast model: 2 of 4 receivers have it after 1.2 s, 1 will not; 64.0 MiB of 256.0 MiB sent to the group; multicast: all hear it\n\ntask",

@@ -49,7 +49,7 @@ use std::collections::VecDeque;
 use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_units::{NodeId, ObjectId, PathId, Time};
 use headwater_wire::{
-    Body, Claim, ClaimRule, Control, Datagram, Naming, NodeInfo, Request, Spoiled, ToController,
+    Body, Claim, ClaimRule, Control, Datagram, Naming, NodeInfo, Request, Spoiled, ToController, ToNode,
 };
 
 pub use self::commands::{

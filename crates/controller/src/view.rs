@@ -3,7 +3,7 @@
 use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, FlowId, NodeId, ObjectId, Packets, Symbols, TaskId, Theta, Time,
 };
-use headwater_wire::{CastRoute, MarkSignal, NodeInfo};
+use headwater_wire::{CastRoute, MarkSignal, NodeInfo, StandingCast};
 use serde::Serialize;
 
 use crate::casts::{Cast, Casts};

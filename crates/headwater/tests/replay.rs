@@ -36,16 +36,25 @@ fn a_recorded_run_with_loss_replays_identically() {
     let lost: u64 =
         ended.last.unwrap()["sources"].as_array().unwrap().iter().map(|s| s["lost"].as_u64().unwrap()).sum();
     assert!(lost > 0, "the run was meant to lose symbols");
-    // Killed sources leave a truncated tape, which plays up to its end.
-    sources.iter_mut().for_each(Process::kill);
-    for tape in [record, tape(0), tape(1)] {
-        let ended = Process::start(folder, "replay", &["debug", "replay", &tape]).end(PATIENCE);
+    for source in sources {
+        source.interrupt();
+        source.end(PATIENCE);
+    }
+    let replayed = |tape: &str| {
+        let ended = Process::start(folder, "replay", &["debug", "replay", tape]).end(PATIENCE);
         assert_eq!(ended.code, Some(0), "{tape}: {}", ended.log);
         let result = ended.last.unwrap();
         println!("{tape}: {result}");
         assert_eq!(result["identical"], serde_json::Value::Bool(true), "{result}");
-        assert!(result["outputs"].as_u64().unwrap() > 100, "{result}");
-    }
+        result["outputs"].as_u64().unwrap()
+    };
+    assert!(replayed(&record) > 100);
+    // How the work is spread depends on the machine.
+    assert!(replayed(&tape(0)) + replayed(&tape(1)) > 100);
+    // A process that is killed leaves a truncated tape, which plays up to its end.
+    let whole = std::fs::read(&record).unwrap();
+    std::fs::write(&record, &whole[..whole.len() * 2 / 3 + 1]).unwrap();
+    assert!(replayed(&record) > 50);
 }
 
 /// The record is that of the host: whatever it fetches at the same time is in it.

@@ -47,7 +47,7 @@ pub struct NodeLine {
     pub objects: u64,
     /// Whether it was heard of lately.
     pub up: bool,
-    /// Statistics of its data socket; absent if it did not answer, or has none.
+    /// Statistics of its data socket; absent if it did not answer, has none, or is one of more than 256 nodes.
     #[serde(default)]
     pub data_path: Option<DataPath>,
 }
@@ -245,6 +245,10 @@ mod tests {
                 sources: vec![],
             }],
             casts: vec![CastLine { cast: 9, via: "overlay".into(), age_seconds: 1.5, ..CastLine::default() }],
+            standing: vec![StandingLine {
+                name: "model".into(),
+                labels: [("zone".into(), "eu".into())].into(),
+            }],
         };
         let text = serde_json::to_string(&report).unwrap();
         assert!(text.contains(&format!(r#""object":"{}""#, "ab".repeat(32))), "{text}");
