@@ -10,9 +10,10 @@
 //!   such transfers (§III-A), which is [`Late::Dropped`] here.
 
 use headwater_units::{BitRate, Bytes, Duration, Rank, Time};
+use serde::{Deserialize, Serialize};
 
 /// Who goes first (PAM Table I).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
     /// Row 1, SRSF: smallest remaining size times number of receivers, for short completion times on average.
     #[default]
@@ -28,7 +29,7 @@ pub enum Order {
 }
 
 /// What becomes of a transfer whose deadline cannot be met, even if it sends at its link's rate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Late {
     /// It ranks last under [`Order::EarliestDeadline`]; the other orders take no notice.
     #[default]
@@ -38,7 +39,7 @@ pub enum Late {
 }
 
 /// How a source ranks its transfers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ranking {
     /// Who goes first; smallest remaining size unless stated.
     pub order: Order,
@@ -46,16 +47,16 @@ pub struct Ranking {
     pub late: Late,
 }
 
-/// What a rank is made of and does not change while a transfer runs.
+/// What a rank is made of besides the remaining size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
     /// When it started, since an epoch that all sources share. Starts are told apart to a 2^18th of it, at best to 1 us.
     pub started: Duration,
     /// When it is late, by the source's own clock; none: never.
     pub deadline: Option<Time>,
-    /// Number of receivers.
+    /// Number of receivers that are served together.
     pub receivers: u32,
-    /// Rate of the source's link.
+    /// Rate at which the source's link carries what remains, without headers.
     pub link: BitRate,
 }
 
@@ -90,7 +91,14 @@ impl Transfer {
     /// Whether the deadline passes even if all that remains is sent at the link's rate from now on.
     #[inline]
     pub fn is_late(&self, now: Time, remaining: Bytes) -> bool {
-        self.deadline.is_some_and(|deadline| now + remaining / self.link > deadline)
+        self.last_moment(remaining).is_some_and(|at| now > at)
+    }
+
+    /// When the sending of all that remains has to begin, at the link's rate, if the deadline is to be met; none: there is no deadline.
+    #[inline]
+    pub fn last_moment(&self, remaining: Bytes) -> Option<Time> {
+        let deadline = self.deadline?.since(Time::ZERO);
+        Some(Time::ZERO + deadline.saturating_sub(remaining / self.link))
     }
 }
 

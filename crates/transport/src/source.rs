@@ -35,7 +35,7 @@ mod stats;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use headwater_machine::{Endpoint, Input, Output, Packet, SortedMap, Timers};
-use headwater_units::{Bytes, Duration, FlowId, Geometry, ObjectId, PathId, Rank, Time};
+use headwater_units::{Bytes, Duration, FlowId, Geometry, ObjectId, PathId, Time};
 use headwater_wire::{
     Body, Class, Control, Datagram, FinReason, FlowRole, MAX_FLOWS, Push, Refusal, ToController, ToSource,
 };
@@ -52,7 +52,7 @@ pub use crate::flow::{FlowCounters, FlowStats};
 use crate::flow::{Opened, Shared, SourceEvent};
 use crate::pull;
 pub use crate::push::{AckInterval, LostSymbols, TailProbe};
-use crate::rate::{self, Ranking};
+use crate::rate;
 pub use crate::transports::SourceConfig;
 use crate::transports::{Common, Flow};
 use crate::tree::Deals;
@@ -121,7 +121,7 @@ impl Source {
                 },
                 pull: pull::Common::default(),
                 deals: Deals::default(),
-                rate: rate::Common { ranking: Box::new(Rank::LAST), answered: None, fell_back: None },
+                rate: rate::Common::default(),
                 none: (),
                 config,
             },
@@ -147,11 +147,6 @@ impl Source {
     /// where others ask for each packet. `None`: no flow says.
     pub fn slack(&self) -> Option<Duration> {
         self.flows.values().filter_map(|held| held.flow.slack()).min()
-    }
-
-    /// Ranks scheduled flows from now on; without it all have [`Rank::LAST`], and share what there is.
-    pub fn rank_by(&mut self, ranking: Box<dyn Ranking>) {
-        self.common.rate.ranking = ranking;
     }
 
     /// Counters so far.

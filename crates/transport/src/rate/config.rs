@@ -1,5 +1,6 @@
 //! Configuration of the source of scheduled transfers.
 
+use headwater_policy::pam::{Late, Order, Ranking};
 use headwater_units::{BitRate, Bytes, Duration};
 use serde::{Deserialize, Serialize};
 
@@ -19,8 +20,8 @@ pub struct RateSourceConfig {
     pub longest_gap: Duration,
     /// Interval of probes.
     pub probes: ProbeConfig,
-    /// Transfers whose deadline cannot be met any more, even at the rate of the link, end at once (PAM §III-A). Off.
-    pub early_termination: bool,
+    /// Who goes first, and what becomes of transfers whose deadline cannot be met. All share alike unless stated otherwise.
+    pub ranking: Ranking,
     /// A transfer that will be complete within a round trip gives its share back before its last symbols (PAM footnote 3). Off, as in the
     /// paper's simulations.
     pub early_start: bool,
@@ -85,7 +86,7 @@ impl Default for RateSourceConfig {
             catch_up: Duration::from_millis(1),
             longest_gap: Duration::from_millis(100),
             probes: ProbeConfig::default(),
-            early_termination: false,
+            ranking: Ranking { order: Order::Fair, late: Late::RanksLast },
             early_start: false,
             detach_after: Duration::from_millis(500),
             assemble_for: Duration::from_secs(1),

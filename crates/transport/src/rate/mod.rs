@@ -15,7 +15,7 @@
 //!   controller must know. A source that sees much loss or a standing queue stops, and says so ([`WhyFallback`]): the receivers go on by
 //!   pulls, with what they have.
 //!
-//! Ranks come from a [`Ranking`]. What switches do is not here, nor who is in a group.
+//! Ranks are those of [`headwater_policy::pam`]. What switches do is not here, nor who is in a group.
 //!
 //! A receiver can do harm to its own group: by offering nothing, by asking for repairs, or by claiming losses. To others it does none.
 //!
@@ -30,7 +30,6 @@ mod arrivals;
 mod config;
 mod feedback;
 mod members;
-mod ranking;
 mod rate_flow;
 mod rate_receiver;
 mod reach;
@@ -43,7 +42,6 @@ use headwater_units::Duration;
 
 pub use crate::task::{RateReceiverConfig, Repair};
 pub use config::{FallbackConfig, ProbeConfig, RateSourceConfig};
-pub use ranking::{Ranking, Standing};
 pub(crate) use rate_flow::{Common, RateFlow};
 pub(crate) use rate_receiver::RateReceiver;
 

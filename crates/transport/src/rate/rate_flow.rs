@@ -15,7 +15,6 @@ use headwater_wire::{
 };
 
 use super::members::Members;
-use super::ranking::Ranking;
 use super::reach::Reach;
 use super::supply::Supply;
 use super::transfer::{Plan, Transfer};
@@ -71,9 +70,8 @@ struct Telling {
 }
 
 /// State that the scheduled flows of a host share.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Common {
-    pub(crate) ranking: Box<dyn Ranking>,
     /// The group whose member has just answered.
     pub(crate) answered: Option<FlowId>,
     /// A transfer that its network does not schedule.
@@ -315,13 +313,13 @@ impl SourceFlow for RateFlow {
         true
     }
 
-    fn next(&mut self, now: Time, shared: &mut Shared, common: &mut Common) -> Option<Packet> {
+    fn next(&mut self, now: Time, shared: &mut Shared, _: &mut Common) -> Option<Packet> {
         self.stirs = false;
         let path = self.reach.path().filter(|_| !self.is_held())?;
         // All in one queue: a probe or a FIN that overtakes symbols would give back a share that they then take again, and show losses
         // that are none.
         let (flow, class) = (self.push.flow, self.push.class);
-        let body = self.transfer_mut()?.next(now, &*common.ranking, &mut shared.out)?;
+        let body = self.transfer_mut()?.next(now, &mut shared.out)?;
         self.stirs = true;
         self.reach.on_sent();
         Some(Packet::of_flow(path, flow, class, body))

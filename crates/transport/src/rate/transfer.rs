@@ -14,6 +14,7 @@
 //! come in time to hear of a better one.
 
 use headwater_machine::Output;
+use headwater_policy::pam::{self, Late, Standing};
 use headwater_units::{BitRate, BlockIndex, Bytes, Duration, FlowId, Rank, SymbolId, Time};
 use headwater_wire::{
     Body, Missing, RateFeedback, RateProbe, RateUnit, RoundTrip, ScheduledFin, ScheduledSymbol, Scheduling,
@@ -21,7 +22,6 @@ use headwater_wire::{
 };
 
 use super::members::Members;
-use super::ranking::{Ranking, Standing};
 use super::sent::Sent;
 use super::supply::Supply;
 use super::watch::Heard;
@@ -231,12 +231,7 @@ impl Transfer {
     // ---- what leaves
 
     /// The datagram that may leave now.
-    pub(super) fn next(
-        &mut self,
-        now: Time,
-        ranking: &dyn Ranking,
-        out: &mut impl Extend<Output<SourceEvent>>,
-    ) -> Option<Body> {
+    pub(super) fn next(&mut self, now: Time, out: &mut impl Extend<Output<SourceEvent>>) -> Option<Body> {
         if self.hopeless_at().is_some_and(|at| now > at) {
             self.end(now, TransferEnd::Late);
         }
@@ -249,7 +244,7 @@ impl Transfer {
             Stage::Ending { .. } => None,
             Stage::Paused => {
                 let is_due = now >= self.probe_at && self.members.len() > 0;
-                is_due.then(|| self.probe(now, ranking))
+                is_due.then(|| self.probe(now))
             }
             Stage::Sending if self.is_last_round_trip() => {
                 self.stage = Stage::Early;
@@ -257,23 +252,17 @@ impl Transfer {
             }
             Stage::Sending | Stage::Early => {
                 let symbol = self.supply.first().filter(|_| now >= self.next_at)?;
-                Some(self.symbol(now, symbol, ranking, out))
+                Some(self.symbol(now, symbol, out))
             }
         }
     }
 
-    fn symbol(
-        &mut self,
-        now: Time,
-        symbol: SymbolId,
-        ranking: &dyn Ranking,
-        out: &mut impl Extend<Output<SourceEvent>>,
-    ) -> Body {
+    fn symbol(&mut self, now: Time, symbol: SymbolId, out: &mut impl Extend<Output<SourceEvent>>) -> Body {
         // As a line does: while there is something to send, departures follow from each other, not from the driver.
         let earliest = Time::ZERO + now.since(Time::ZERO).saturating_sub(self.config.catch_up);
         self.left_at = self.next_at.max(earliest);
         self.next_at = self.left_at + self.packet / self.rate;
-        let scheduling = self.scheduling(now, self.rate, ranking);
+        let scheduling = self.scheduling(now, self.rate);
         let number = self.sent.push(now, Some(symbol));
         self.supply.on_sent(symbol, out);
         self.counts.symbols += 1;
@@ -290,14 +279,14 @@ impl Transfer {
         })
     }
 
-    fn probe(&mut self, now: Time, ranking: &dyn Ranking) -> Body {
+    fn probe(&mut self, now: Time) -> Body {
         self.probe_at = now + self.probe_interval();
         let silent = self.members.heard().is_none_or(|heard| now.since(heard) >= self.config.detach_after);
         let waits_long = now.since(self.started) >= self.config.detach_after;
         if self.supply.left() == 0 || silent && waits_long {
             self.doublings = (self.doublings + 1).min(MOST_DOUBLINGS);
         }
-        let scheduling = self.scheduling(now, BitRate::ZERO, ranking);
+        let scheduling = self.scheduling(now, BitRate::ZERO);
         self.counts.probes += 1;
         let number = self.sent.push(now, None) as u32;
         Body::RateProbe(RateProbe { number, round_trip: self.told_round_trip(), scheduling })
@@ -309,15 +298,28 @@ impl Transfer {
         Body::ScheduledFin(ScheduledFin { number, end, scheduling })
     }
 
-    fn scheduling(&mut self, now: Time, rate: BitRate, ranking: &dyn Ranking) -> Scheduling {
-        self.rank = ranking.rank(&Standing {
-            now,
-            started: self.started,
-            deadline: self.deadline,
-            remaining: Bytes::new(self.supply.left() * u64::from(self.symbol_size)),
-            receivers: u32::try_from(self.members.len()).unwrap_or(u32::MAX),
-        });
+    fn scheduling(&mut self, now: Time, rate: BitRate) -> Scheduling {
+        // One that is dropped ends before the next datagram.
+        if let Standing::Ranked(rank) = self.config.ranking.standing(now, &self.ranked(), self.remaining()) {
+            self.rank = rank;
+        }
         Scheduling::new(self.unit, self.rank, rate, self.config.link)
+    }
+
+    /// What its rank follows from.
+    fn ranked(&self) -> pam::Transfer {
+        let payload = f64::from(self.symbol_size) / self.packet.get() as f64;
+        pam::Transfer {
+            started: self.started.since(Time::ZERO),
+            deadline: self.deadline,
+            receivers: u32::try_from(self.members.len()).unwrap_or(u32::MAX),
+            link: self.config.link.mul_f64(payload),
+        }
+    }
+
+    /// Bytes of symbols that are left to send, repairs too.
+    fn remaining(&self) -> Bytes {
+        Bytes::new(self.supply.left() * u64::from(self.symbol_size))
     }
 
     fn told_round_trip(&self) -> RoundTrip {
@@ -347,10 +349,10 @@ impl Transfer {
 
     /// From then on the deadline cannot be met, even at the rate of the link (PAM §III-A). What was sent may still arrive.
     fn hopeless_at(&self) -> Option<Time> {
-        let runs = self.config.early_termination && !matches!(self.stage, Stage::Ending { .. });
-        let deadline = self.deadline.filter(|_| runs && self.supply.left() > 0)?;
-        let takes = self.bytes_left() / self.config.link;
-        Some(Time::ZERO + deadline.since(Time::ZERO).saturating_sub(takes))
+        let ends_late =
+            self.config.ranking.late == Late::Dropped && !matches!(self.stage, Stage::Ending { .. });
+        let runs = ends_late && self.deadline.is_some() && self.supply.left() > 0;
+        runs.then(|| self.ranked().last_moment(self.remaining())).flatten()
     }
 
     /// Nothing more is sent, and everybody is told so.

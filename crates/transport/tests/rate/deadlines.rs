@@ -1,16 +1,16 @@
 //! Transfers whose deadline cannot be met any more (PAM §III-A), and those that give their share back early (footnote 3).
 
+use headwater_policy::pam::{Late, Order};
 use headwater_transport::ReceiverFailure;
-use headwater_transport::rate::{Ranking, Standing};
 use headwater_units::{BitRate, Bytes, Rank};
 use headwater_wire::{Body, TransferEnd};
 
 use crate::net::*;
 
 /// 80 blocks take 171 ms at the rate of the link.
-fn late(early_termination: bool) -> Net {
+fn late(late: Late) -> Net {
     let mut setup = Setup { blocks: 80, deadline: Some(ms(200)), ..Setup::group(2) };
-    setup.source.early_termination = early_termination;
+    setup.source.ranking.late = late;
     let mut net = setup.net();
     // From 50 ms on nothing is left for it. 85 ms later the rest cannot be sent any more by 200 ms.
     net.call(ms(50), |net| net.ports[0] = Some(BitRate::ZERO));
@@ -25,7 +25,7 @@ fn fins(net: &Net, end: TransferEnd) -> Vec<headwater_units::Time> {
 
 #[test]
 fn a_hopeless_transfer_goes_on_unless_it_is_told_otherwise() {
-    let mut net = late(false);
+    let mut net = late(Late::RanksLast);
     net.finish();
     net.is_settled();
     assert_eq!(fins(&net, TransferEnd::Late), []);
@@ -33,7 +33,7 @@ fn a_hopeless_transfer_goes_on_unless_it_is_told_otherwise() {
 
 #[test]
 fn a_hopeless_transfer_ends_when_it_becomes_so() {
-    let mut net = late(true);
+    let mut net = late(Late::Dropped);
     net.run(ms(1000));
     let left = net.total() - net.symbols(GROUP).len() as u64;
     let takes = Bytes::new(left * (4096 + 58)) / mbps(1000);
@@ -50,7 +50,7 @@ fn a_hopeless_transfer_ends_when_it_becomes_so() {
 
 #[test]
 fn a_lost_fin_is_said_again() {
-    let mut net = late(true);
+    let mut net = late(Late::Dropped);
     let mut lost = 0;
     net.meddler = Box::new(move |receiver, body| {
         lost += u32::from(receiver == 0 && matches!(body, Body::ScheduledFin(_)));
@@ -65,7 +65,7 @@ fn a_lost_fin_is_said_again() {
 #[test]
 fn a_transfer_that_meets_its_deadline_is_left_alone() {
     let mut setup = Setup { blocks: 80, deadline: Some(ms(230)), ..Setup::group(2) };
-    setup.source.early_termination = true;
+    setup.source.ranking.late = Late::Dropped;
     let mut net = setup.net();
     net.finish();
     net.is_settled();
@@ -95,21 +95,11 @@ fn the_share_is_given_back_before_the_last_symbols_if_wanted() {
     assert_eq!(fins(&plain, TransferEnd::Early), []);
 }
 
-/// Smallest remaining size first, as a policy would say it (PAM Table I, row 1).
-#[derive(Debug)]
-struct Remaining;
-
-impl Ranking for Remaining {
-    fn rank(&self, it: &Standing) -> Rank {
-        assert!(it.deadline == Some(at(ms(900))) && it.started <= it.now);
-        Rank::of(it.remaining.get() * u64::from(it.receivers))
-    }
-}
-
 #[test]
 fn every_datagram_states_the_rank_that_the_policy_gives_at_that_moment() {
-    let mut net = Setup { blocks: 4, deadline: Some(ms(900)), ..Setup::group(3) }.net();
-    net.rank_by(Box::new(Remaining));
+    let mut setup = Setup { blocks: 4, deadline: Some(ms(900)), ..Setup::group(3) };
+    setup.source.ranking.order = Order::SmallestRemaining;
+    let mut net = setup.net();
     net.finish();
     let mut left = net.total();
     for it in net.symbols(GROUP) {

@@ -14,7 +14,7 @@ use headwater_testkit::{
     Weather, no_faults, receivers,
 };
 use headwater_transport::push::receiver::ReceiverConfig;
-use headwater_transport::rate::{Ranking, RateReceiverConfig, RateSourceConfig};
+use headwater_transport::rate::{RateReceiverConfig, RateSourceConfig};
 use headwater_transport::receiver::Receivers;
 use headwater_transport::source::{Source, SourceConfig};
 use headwater_transport::{
@@ -327,11 +327,6 @@ impl Net {
     pub(crate) fn thaw(&mut self, receiver: usize) {
         self.down[1 + receiver] = false;
         self.drain(1 + receiver);
-    }
-
-    pub(crate) fn rank_by(&mut self, ranking: Box<dyn Ranking>) {
-        let Role::Source(source) = &mut self.machines[SOURCE] else { unreachable!() };
-        source.rank_by(ranking);
     }
 
     pub(crate) fn drop_answers(&mut self, which: fn(&Body) -> bool) {
