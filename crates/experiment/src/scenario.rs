@@ -9,23 +9,27 @@ use headwater_fabric::FabricSpec;
 use headwater_units::{Bytes, Duration};
 use serde::{Deserialize, Serialize};
 
+mod allocator;
 mod background;
 mod check;
 mod datacast;
 mod faults;
 mod machines;
 mod network;
+mod pam;
 mod ports;
 mod scheme;
 mod swarm;
 mod transport;
 
+pub use allocator::{AllocatorSpec, Variant};
 pub use background::{ArrivingBackground, Background, PermutedBackground};
 pub(crate) use check::look_up;
 pub use check::{ScenarioError, link_name, link_named};
 pub use datacast::{DatacastSpec, Replacement};
 pub use faults::{Action, Fault, LossPlace, Target};
 pub use network::NetworkTextError;
+pub use pam::{PamSpec, RankPolicy, RepairBy};
 pub use ports::{Amount, PortClass, PortSpec, Service, StaleOrRepaired, Trim, WhenFull};
 pub use scheme::{ParseSchemeError, Scheme};
 pub use swarm::SwarmSpec;

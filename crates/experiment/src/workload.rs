@@ -10,6 +10,7 @@ use headwater_units::{Bytes, Duration, Time};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::scenario::Scheme;
 use crate::text;
 
 mod apart;
@@ -19,12 +20,14 @@ pub mod coflow_trace;
 mod draw;
 mod generate;
 mod group;
+mod multicasts;
 mod requests;
 mod sessions;
 mod sizes;
 
 pub use cast::{By, CastText, Get, Wish};
 pub(crate) use group::{failing, order as group_order};
+pub use multicasts::{DrawnDeadlines, Replaced, Spread};
 pub use requests::Access;
 pub(crate) use requests::Arriving;
 pub use sizes::{SizeTable, Sizes};
@@ -76,10 +79,23 @@ pub struct TaskPlan {
     pub relayed: bool,
     /// The weight of its flows, if it is not the scheme's to decide.
     pub theta: Option<f64>,
+    /// When it should be done; of schemes that rank tasks alone.
+    pub deadline: Option<Deadline>,
+    /// Its flows run this instead of the scenario's scheme: a baseline.
+    pub scheme: Option<Scheme>,
     /// When it is given up, whatever has arrived.
     pub stop: Option<Time>,
     /// Whether the run waits for its end.
     pub awaited: bool,
+}
+
+/// When a task should be done, from its arrival on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Deadline {
+    /// So long after it.
+    After(Duration),
+    /// So many times as long after it as the task takes in an empty network.
+    TimesUnloaded(f64),
 }
 
 /// A task of no size yet, with nothing special.
@@ -93,6 +109,8 @@ fn plain(name: String, at: Time, sources: Vec<u32>, receiver: u32) -> TaskPlan {
         further: Vec::new(),
         relayed: false,
         theta: None,
+        deadline: None,
+        scheme: None,
         stop: None,
         awaited: true,
     }
@@ -177,6 +195,23 @@ pub enum Workload {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         awaited: Option<u64>,
     },
+    /// Files from one host to several others each, as a group where the scheme has groups, that arrive as a Poisson process (PAM §V).
+    Multicasts {
+        /// How many; seven for each host in the paper.
+        count: u32,
+        /// The mean offered load of the uplinks of the hosts that send; 0.9 in the paper.
+        load: f64,
+        /// How large they are.
+        sizes: Sizes,
+        /// Who sends to whom.
+        spread: Spread,
+        /// When they should be done; whenever if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        deadlines: Option<DrawnDeadlines>,
+        /// Some of them are flows of TCP instead; none if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        replaced: Option<Replaced>,
+    },
     /// One object goes from one host to a group of others, all at time zero (Datacast §VI-A, §VI-C). Source and receivers are
     /// drawn by the seed; a small group is part of a larger one.
     Group {
@@ -258,6 +293,9 @@ pub struct ListedTask {
     /// The weight of its flows, whatever the scheme; the scheme's if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub theta: Option<f64>,
+    /// It should be done so long after `at`, where the scheme ranks tasks by that (PAM); whenever if absent.
+    #[serde(default, with = "text::maybe", skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Duration>,
 }
 
 /// Which links carry the stated load on average.

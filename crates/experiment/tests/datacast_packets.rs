@@ -204,7 +204,7 @@ fn what_no_tree_can_serve_is_refused_by_name() {
     };
     let two = "{ name = 'group', packets = 9, sources = [0, 1], receiver = 2, further = [4] }";
     let refused = error(two, "").unwrap_err();
-    assert!(matches!(&refused, RunError::Packet(SetupError::TreesOfMany { sources: 2, .. })), "{refused}");
+    assert!(matches!(&refused, RunError::Packet(SetupError::SeveralSources { sources: 2, .. })), "{refused}");
     let refused =
         error(&figure_6a(9), "faults = [{ on = 'host 3', what = { kind = 'host-restart' } }]").unwrap_err();
     assert!(refused.to_string().contains("not repaired"), "{refused}");

@@ -2,8 +2,8 @@
 
 use headwater_fabric::{LinkId, Routes, Topology};
 use headwater_switch::{
-    Choice, ClassMap, Limit, LinkChange, PortConfig, QueueConfig, Service as PortService, Threshold,
-    WhenFull as PortFull,
+    Allocator, Choice, ClassMap, Limit, LinkChange, PortConfig, QueueConfig, Service as PortService,
+    Threshold, WhenFull as PortFull,
 };
 use headwater_units::{BitRate, Duration, Time};
 use headwater_wire::Class;
@@ -78,9 +78,19 @@ pub(super) fn setup_on(scenario: &Scenario, topology: Topology, seed: u64) -> Re
         common::links(&topology).map(|link| common::capacity(&topology, link)).collect();
     let switch_port = port(&scenario.port);
     let nic = scenario.nic.as_ref().map_or_else(|| switch_port.clone(), port);
+    let granting = scenario.nic.as_ref().unwrap_or(&scenario.port).allocator.clone();
+    let granting = [scenario.port.allocator.clone(), granting];
+    let round_trip = match &granting {
+        [None, None] => Duration::ZERO,
+        _ => common::base_rtt(scenario, &topology),
+    };
     let port = move |link: LinkId, is_nic: bool| {
         let of = if is_nic { &nic } else { &switch_port };
-        PortConfig { rate: rates[link.0 as usize], ..of.clone() }
+        let allocator = match &granting[usize::from(is_nic)] {
+            Some(spec) => Allocator::Pam(spec.config(round_trip, link.0)),
+            None => Allocator::None,
+        };
+        PortConfig { rate: rates[link.0 as usize], allocator, ..of.clone() }
     };
     let changes = changes(scenario, &topology)?;
     Ok(NetworkSetup { topology, routes, port: Box::new(port), choice: Box::new(choice), changes })

@@ -2,6 +2,7 @@
 
 mod by_trees;
 mod pulled;
+mod scheduled;
 
 use std::collections::BTreeMap;
 
@@ -38,9 +39,7 @@ pub(super) fn run(
     seed: u64,
     watch: &mut dyn FnMut(Progress),
 ) -> Result<Tables, RunError> {
-    let Prepared { setup, mut report } = Prepared::new(scenario, seed)?;
-    report.unloaded =
-        setup.tasks.iter().take(report.tasks as usize).map(|plan| unloaded(&setup, plan)).collect();
+    let Prepared { setup, report } = Prepared::new(scenario, seed)?;
     let end = setup.until;
     let records = packet::run(setup, &mut |ran: Ran| {
         let by_time = end.map_or(0.0, |end| ran.at.as_secs_f64() / end.as_secs_f64());
@@ -67,10 +66,13 @@ pub(super) fn unsupported(what: impl Into<String>) -> RunError {
 impl Prepared {
     fn new(scenario: &Scenario, seed: u64) -> Result<Self, RunError> {
         let ground = Ground::new(scenario, seed)?;
-        let report = Report::new(scenario, &ground, LOOKS);
+        let mut report = Report::new(scenario, &ground, LOOKS);
         let Ground { topology, network, plans, until, background: beside, arriving, .. } = ground;
         let transport = transport(scenario, &topology, &network)?;
         let mut tasks: Vec<TaskPlan> = plans.iter().map(|plan| task(plan, &network, until)).collect();
+        for (task, plan) in tasks.iter_mut().zip(&plans) {
+            task.background = plan.scheme.map(|scheme| flows(scheme, &scenario.transport)).transpose()?;
+        }
         let in_class = |class| TransportSpec { class, ..scenario.transport.clone() };
         for flow in beside.iter().take(scenario.background.len()) {
             tasks.push(background(flow, &scenario.transport)?);
@@ -84,9 +86,9 @@ impl Prepared {
         if let Some(requests) = &scenario.arriving_background {
             let flows = Some(flows(scenario.scheme, &in_class(requests.class))?);
             let beside = arriving.iter().map(|plan| task(plan, &network, until));
-            tasks.extend(beside.map(|plan| TaskPlan { background: flows, ..plan }));
+            tasks.extend(beside.map(|plan| TaskPlan { background: flows, awaited: false, ..plan }));
         }
-        if matches!(scenario.scheme, Scheme::Scdp | Scheme::Datacast) {
+        if matches!(scenario.scheme, Scheme::Scdp | Scheme::Datacast | Scheme::Pam) {
             tasks.iter_mut().for_each(|plan| pulled::fit(plan, symbol_size(scenario)));
         }
         let NetworkSetup { topology, routes, port, choice, changes } =
@@ -97,7 +99,7 @@ impl Prepared {
         if changes.iter().any(|(_, change)| of_casts(change)) {
             return Err(unsupported("disks, liars and controllers that forget are for the scheme `cast`"));
         }
-        let setup = Setup {
+        let mut setup = Setup {
             routes,
             port,
             choice,
@@ -119,6 +121,9 @@ impl Prepared {
             seed,
             topology,
         };
+        report.unloaded = setup.tasks.iter().take(plans.len()).map(|plan| unloaded(&setup, plan)).collect();
+        scheduled::set_deadlines(&mut setup, &plans, &report.unloaded);
+        report.deadlines = scheduled::deadlines(&setup, plans.len());
         Ok(Prepared { setup, report })
     }
 }
@@ -159,6 +164,7 @@ pub(super) fn task(plan: &workload::TaskPlan, network: &Network, until: Option<T
         further: plan.further.clone(),
         relayed: plan.relayed,
         thetas: plan.theta.map(|theta| vec![Theta::new(theta); plan.sources.len()]),
+        deadline: None,
         awaited: plan.awaited,
         background: None,
     }
@@ -168,7 +174,7 @@ pub(super) fn task(plan: &workload::TaskPlan, network: &Network, until: Option<T
 /// ends know of a task when it arrives. Datacast's figures begin with the transmission, when its signalling is over.
 fn control_delay(scenario: &Scenario, topology: &Topology) -> Duration {
     match scenario.scheme {
-        Scheme::Scdp | Scheme::Datacast => Duration::ZERO,
+        Scheme::Scdp | Scheme::Datacast | Scheme::Pam => Duration::ZERO,
         _ => base_rtt(scenario, topology) / 2,
     }
 }
@@ -185,6 +191,7 @@ fn background(flow: &Background, spec: &TransportSpec) -> Result<TaskPlan, RunEr
         further: Vec::new(),
         relayed: false,
         thetas: None,
+        deadline: None,
         awaited: false,
         background: Some(flows(flow.scheme, spec)?),
     })
@@ -265,6 +272,7 @@ fn transport(scenario: &Scenario, topology: &Topology, network: &Network) -> Res
         Scheme::Ppush { pool, weigh } => (pool, weigh),
         Scheme::Scdp => return Ok(Transport::Coded(Box::new(pulled::setup(scenario)))),
         Scheme::Datacast => return Ok(Transport::Coded(Box::new(by_trees::setup(scenario)?))),
+        Scheme::Pam => return Ok(Transport::Coded(Box::new(scheduled::setup(scenario)?))),
         scheme if scheme.delivery().is_some() => (true, false),
         scheme => {
             let sender = baseline(scheme, spec)?;
@@ -291,6 +299,7 @@ fn transport(scenario: &Scenario, topology: &Topology, network: &Network) -> Res
         delivery: scenario.scheme.delivery().unwrap_or_default(),
         pull: None,
         trees: None,
+        rates: None,
     };
     // Symbols without bytes may be as small as they like.
     setup.controller.smallest_room = 8;
@@ -399,6 +408,10 @@ pub(super) struct Report {
     tasks: u32,
     /// What each task takes in an empty network, seconds; empty where nobody knows.
     unloaded: Vec<f64>,
+    /// When each task is late; empty where none ever is.
+    deadlines: Vec<Option<Time>>,
+    /// Switches compute what sources send at.
+    is_scheduled: bool,
     /// How many long flows of background, the last of the plans, the seed drew; behind the plans are the requests beside them.
     drawn: usize,
     /// Hosts, if requests arrive beside the tasks.
@@ -420,6 +433,8 @@ impl Report {
         let background = ground.background.iter().map(workload::TaskPlan::of_background);
         Report {
             unloaded: Vec::new(),
+            deadlines: Vec::new(),
+            is_scheduled: scenario.scheme == Scheme::Pam,
             drawn: ground.background.len() - scenario.background.len(),
             requested: scenario.arriving_background.is_some().then_some(ground.network.hosts),
             looks: if what.contains(&Quantity::Queue) { looks } else { 1 },
@@ -566,6 +581,10 @@ impl Report {
             // Who has not finished is busy until the run ends.
             let last = tasks().map(|task| task.finish.unwrap_or(counts.ended)).max().unwrap_or(first);
             note("aggregate_goodput".into(), useful as f64 / last.since(first).as_secs_f64());
+        }
+        scheduled::missed(&self.deadlines, records, &mut note);
+        if self.is_scheduled {
+            scheduled::feedback(&records.negotiation, &mut note);
         }
         if let Some(normaliser) = self.normaliser {
             note("normaliser_s".into(), normaliser);

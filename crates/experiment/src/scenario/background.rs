@@ -80,6 +80,8 @@ impl TaskPlan {
             further: Vec::new(),
             relayed: false,
             theta: None,
+            deadline: None,
+            scheme: None,
             stop: flow.stop.map(|stop| Time::ZERO + stop),
             awaited: false,
         }

@@ -1,4 +1,4 @@
-//! From the constants of a scenario to the settings of the machines of PPUSH, SCDP and Datacast: the one mapping, for simulated hosts and real ones.
+//! From the constants of a scenario to the settings of the machines of PPUSH, SCDP, Datacast and PAM: the one mapping, for simulated hosts and real ones.
 //!
 //! With [`Machines::Paper`] the base is [`SourceConfig::paper`], PPUSH's experiments (§IV-B, §V-A), not the product's
 //! defaults: an ACK per symbol, no pacing, no tail probes, CE as the only mark, windows whose fraction is not carried.
@@ -31,12 +31,15 @@ use headwater_transport::flow::in_flight::LATER_ACKS;
 use headwater_transport::flow::rtt::RttConfig;
 use headwater_transport::pull::{PullFlowConfig, SessionConfig};
 use headwater_transport::push::wfcc::{LossGuard, LossResponse as WindowResponse};
+use headwater_transport::rate::{ProbeConfig, RateReceiverConfig, RateSourceConfig};
 use headwater_transport::source::SourceConfig;
 use headwater_transport::tree::{RateConfig, TreeReceiverConfig, TreeSourceConfig};
-use headwater_units::{Bytes, Duration, Packets, Theta};
+use headwater_units::{BitRate, Bytes, Duration, Packets, Theta};
 use headwater_wire::SpreadRule;
 
-use super::{Amount, Assignment, DatacastSpec, LossResponse, Machines, PullSpec, SwarmSpec, TransportSpec};
+use super::{
+    Amount, Assignment, DatacastSpec, LossResponse, Machines, PamSpec, PullSpec, SwarmSpec, TransportSpec,
+};
 
 /// Longer than any run: what should never happen by itself happens after this.
 const NEVER: Duration = Duration::from_secs(1 << 20);
@@ -100,6 +103,33 @@ impl TransportSpec {
         };
         let trees = TreeSourceConfig { rate, packet: Some(packet), ..TreeSourceConfig::default() };
         SourceConfig { trees, report_every: NEVER, ..SourceConfig::paper() }
+    }
+
+    /// A host's source whose rates switches compute (PAM), whose packets are so long.
+    pub fn scheduled_source_config(&self, packet: Bytes) -> SourceConfig {
+        let pam = &self.pam;
+        // Hosts of the network learn their link's rate where they are made.
+        let usual = RateSourceConfig::data_centre(BitRate::new(1_000_000_000));
+        let probes = ProbeConfig {
+            first: pam.first_probe,
+            per: pam.probe_per,
+            shortest: pam.probe_interval,
+            ..usual.probes
+        };
+        let rate = RateSourceConfig {
+            packet: Some(packet),
+            catch_up: Duration::ZERO,
+            probes,
+            ranking: pam.ranking(),
+            early_start: pam.early_start,
+            ..usual
+        };
+        SourceConfig { rate, report_every: NEVER, ..SourceConfig::paper() }
+    }
+
+    /// A receiver of scheduled transfers.
+    pub fn rate_receiver_config(&self) -> RateReceiverConfig {
+        self.pam.receiver_config()
     }
 
     /// A receiver along trees.
@@ -186,6 +216,7 @@ impl TransportSpec {
         let stated = [
             ("states_rates", !self.states_rates),
             ("pull.reordering", self.pull.reordering != PullSpec::default().reordering),
+            ("pam", self.pam != PamSpec::default()),
             ("swarm", self.swarm != SwarmSpec::default()),
             ("datacast.header", datacast.header != usual.header),
             ("datacast.trees", datacast.trees != usual.trees),

@@ -6,6 +6,7 @@ use headwater_units::Bytes;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::AllocatorSpec;
 use crate::text;
 
 /// A number of packets, a number of bytes, or no bound at all.
@@ -47,6 +48,9 @@ pub struct PortSpec {
     /// What trimming leaves of a real packet, at all ports of an emulated network. Simulated ones keep the header alone.
     #[serde(default, skip_serializing_if = "Trim::is_usual")]
     pub trim: Trim,
+    /// Rates that it grants to scheduled transfers (PAM); none if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocator: Option<AllocatorSpec>,
 }
 
 /// What trimming leaves of a real packet.
@@ -137,6 +141,7 @@ impl Default for PortSpec {
             service: Service::default(),
             when_full: WhenFull::default(),
             trim: Trim::default(),
+            allocator: None,
         }
     }
 }

@@ -30,6 +30,8 @@ pub enum Scheme {
     Ndp,
     /// Datacast: interests and caches along disjoint trees. Not in PPUSH Table II.
     Datacast,
+    /// PAM: the rate that switches compute, one group a task. Not in PPUSH Table II.
+    Pam,
     /// BitTorrent without choking, peers by lot (Datacast §VI-C, BT-Cornet): rates only. Not in PPUSH Table II.
     BtCornet,
     /// The same with peers by distance (Datacast §VI-C, BT-Optimized).
@@ -61,6 +63,7 @@ const NAMES: &[(Scheme, &str)] = &[
     (Scheme::Scdp, "scdp"),
     (Scheme::Ndp, "ndp"),
     (Scheme::Datacast, "datacast"),
+    (Scheme::Pam, "pam"),
     (Scheme::BtCornet, "bt-cornet"),
     (Scheme::BtOptimized, "bt-optimized"),
     (Scheme::Cubic, "cubic"),
@@ -91,6 +94,7 @@ impl Scheme {
             Scheme::Ppush { .. } => Some(Delivery::Push),
             Scheme::Scdp => Some(Delivery::Pull { initial_window: 1 }),
             Scheme::Datacast => Some(Delivery::Trees { credit: 1 }),
+            Scheme::Pam => Some(Delivery::Rate { receivers: 1, deadline: None }),
             _ => None,
         }
     }

@@ -4,7 +4,7 @@ use headwater_units::{Bytes, Duration};
 use headwater_wire::Class;
 use serde::{Deserialize, Serialize};
 
-use super::{Amount, DatacastSpec, SwarmSpec};
+use super::{Amount, DatacastSpec, PamSpec, SwarmSpec};
 use crate::text;
 
 /// The constants of the machines at the ends; one set for all of a paper's figures.
@@ -61,6 +61,9 @@ pub struct TransportSpec {
     /// Of Datacast, which has these alone.
     #[serde(skip_serializing_if = "DatacastSpec::is_default")]
     pub datacast: DatacastSpec,
+    /// Of PAM, which has these alone.
+    #[serde(skip_serializing_if = "PamSpec::is_default")]
+    pub pam: PamSpec,
     /// Of swarms, which have these alone.
     #[serde(skip_serializing_if = "SwarmSpec::is_default")]
     pub swarm: SwarmSpec,
@@ -171,6 +174,7 @@ impl Default for TransportSpec {
             class: DataClass::default(),
             pull: PullSpec::default(),
             datacast: DatacastSpec::default(),
+            pam: PamSpec::default(),
             swarm: SwarmSpec::default(),
         }
     }

@@ -232,6 +232,8 @@ impl CastText {
             further: Vec::new(),
             relayed: false,
             theta: None,
+            deadline: None,
+            scheme: None,
             stop: None,
             awaited: true,
         };

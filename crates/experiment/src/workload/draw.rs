@@ -18,6 +18,10 @@ pub(super) enum Stream {
     BackgroundTask(u32),
     /// Which cables are down.
     Failures,
+    /// When tasks should be done.
+    Deadlines,
+    /// Which tasks are others instead.
+    Replaced,
 }
 
 /// Random numbers of one stream of a seed.
@@ -35,6 +39,8 @@ impl Draw {
             Stream::Background => 4,
             Stream::BackgroundArrivals => 5,
             Stream::Failures => 6,
+            Stream::Deadlines => 7,
+            Stream::Replaced => 8,
             Stream::Task(n) => 1000 + u64::from(n),
             Stream::BackgroundTask(n) => (1 << 40) + u64::from(n),
         });

@@ -7,8 +7,11 @@ use headwater_units::{Duration, Time};
 
 use super::bounds::{count, rate};
 use super::draw::{Draw, Stream};
+use super::multicasts::Multicasts;
 use super::requests::Requests;
-use super::{LoadOn, Network, Placement, Sizes, TaskPlan, Workload, WorkloadError, group, plain, sessions};
+use super::{
+    Deadline, LoadOn, Network, Placement, Sizes, TaskPlan, Workload, WorkloadError, group, plain, sessions,
+};
 
 impl Workload {
     /// The tasks of one seed, in the order of their arrival. The scheme has no part in it.
@@ -28,6 +31,8 @@ impl Workload {
                     further: Vec::new(),
                     relayed: false,
                     theta: flow.theta,
+                    deadline: None,
+                    scheme: None,
                     stop: flow.stop.map(|stop| Time::ZERO + stop),
                     awaited: true,
                 })
@@ -39,6 +44,7 @@ impl Workload {
                     further: task.further.clone(),
                     stop: task.stop.map(|stop| Time::ZERO + stop),
                     theta: task.theta,
+                    deadline: task.deadline.map(Deadline::After),
                     ..plain(task.name.clone(), Time::ZERO + task.at, task.sources.clone(), task.receiver)
                 })
                 .collect(),
@@ -54,6 +60,11 @@ impl Workload {
             }
             Workload::Sessions { count, per_second, sizes, awaited } => {
                 sessions::plan(network, seed, (*count, *per_second), sizes, *awaited)?
+            }
+            Workload::Multicasts { count, load, sizes, spread, deadlines, replaced } => {
+                let (count, load, spread) = (*count, *load, *spread);
+                let (deadlines, replaced) = (*deadlines, *replaced);
+                Multicasts { count, load, sizes, spread, deadlines, replaced }.plan(network, seed)?
             }
             &Workload::Group { members, packets } => group::plan(network, seed, members, packets)?,
             Workload::Permutation { multiplier, offset, packets } => {

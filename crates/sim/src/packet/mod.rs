@@ -32,7 +32,7 @@ pub use frame::FrameSizes;
 pub use headwater_switch::{FaultCounts, LinkChange, Seen};
 pub use network::{LinkTally, forwarding_table};
 pub use path_numbers::switch_divisors;
-pub use records::{Counts, FlowRow, Records, SampleRow, TaskRow, TreeRow};
+pub use records::{Counts, FlowRow, Negotiation, Records, SampleRow, TaskRow, TreeRow};
 pub use setup::packet_on_path;
 pub use setup::{
     Change, CodedSetup, ControlPlane, DecodeModel, Flows, Jitter, MemberFault, PullSetup, Sampling, Setup,

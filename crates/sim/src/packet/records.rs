@@ -2,7 +2,8 @@
 
 use headwater_switch::{FaultCounts, PortStats, TreeNodeStats};
 use headwater_transport::ReceiverFailure;
-use headwater_units::{FlowId, Time};
+use headwater_units::{BitRate, FlowId, Time};
+use headwater_wire::{Body, RateFeedback};
 
 use super::network::LinkTally;
 
@@ -25,6 +26,40 @@ pub struct Records {
     pub flows_left: Vec<(u32, FlowId)>,
     /// Of the whole run.
     pub counts: Counts,
+    /// Of all scheduled transfers.
+    pub negotiation: Negotiation,
+}
+
+/// What came to the ends of scheduled transfers (PAM).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Negotiation {
+    /// Symbols that came to receivers.
+    pub symbols: u64,
+    /// Probes that came to receivers.
+    pub probes: u64,
+    /// Answers of receivers to symbols that came to sources, NACKs included.
+    pub symbol_answers: u64,
+    /// Their answers to probes, likewise.
+    pub probe_answers: u64,
+}
+
+impl Negotiation {
+    /// Anything but a symbol has come. An answer repeats the rate that the datagram stated: that of a probe is zero.
+    pub(super) fn note(&mut self, body: &Body) {
+        let answer = match body {
+            Body::RateFeedback(feedback) => feedback,
+            Body::Nack(nack) => &nack.feedback,
+            Body::RateProbe(_) => return self.probes += 1,
+            _ => return,
+        };
+        let RateFeedback { held, scheduling, .. } = answer;
+        match scheduling.rate() {
+            // A receiver that has heard nothing yet answers nothing.
+            _ if held.as_nanos() >= u64::from(u32::MAX) => {}
+            BitRate::ZERO => self.probe_answers += 1,
+            _ => self.symbol_answers += 1,
+        }
+    }
 }
 
 /// One task.

@@ -5,6 +5,7 @@ use headwater_controller::ControllerConfig;
 use headwater_fabric::{HostId, LinkId, Routes, Topology};
 use headwater_switch::{Choice, LinkChange, PortConfig, StoreConfig};
 use headwater_transport::pull::SessionConfig;
+use headwater_transport::rate::RateReceiverConfig;
 use headwater_transport::source::SourceConfig;
 use headwater_transport::tree::TreeReceiverConfig;
 use headwater_units::{BitRate, Bytes, Duration, Theta, Time};
@@ -114,9 +115,11 @@ pub struct TaskPlan {
     pub relayed: bool,
     /// Weight of each flow, where the experiment states it.
     pub thetas: Option<Vec<Theta>>,
+    /// It should be done within this time; of scheduled symbols only.
+    pub deadline: Option<Duration>,
     /// Whether the run waits for its end.
     pub awaited: bool,
-    /// It is no task but background: its flows run this, whatever [`Setup::transport`] is, and nobody waits for its end.
+    /// Its flows run this, whatever [`Setup::transport`] is: background, or a task that is compared with others.
     pub background: Option<Flows>,
 }
 
@@ -132,7 +135,7 @@ pub enum Flows {
 impl TaskPlan {
     /// Whether the run goes on until it is done.
     pub(super) fn is_awaited(&self) -> bool {
-        self.awaited && self.background.is_none()
+        self.awaited
     }
 
     /// Everybody who wants it.
@@ -198,7 +201,7 @@ pub enum Transport {
     },
 }
 
-/// Settings of the machines of PPUSH, SCDP and Datacast.
+/// Settings of the machines of PPUSH, SCDP, Datacast and PAM.
 #[derive(Clone, Debug)]
 pub struct CodedSetup {
     /// Every source.
@@ -231,6 +234,8 @@ pub struct CodedSetup {
     pub pull: Option<PullSetup>,
     /// Receivers ask along trees (Datacast), with the same script; `None` where they pull or are pushed to.
     pub trees: Option<TreeSetup>,
+    /// Switches compute what sources send at (PAM), with the same script; how receivers answer. `None` where they do not.
+    pub rates: Option<RateReceiverConfig>,
 }
 
 /// Further configuration of pulling receivers.
@@ -258,14 +263,20 @@ pub struct TreeSetup {
 impl CodedSetup {
     /// Whether a script stands for the controller, whatever the tasks state.
     pub(super) fn is_scripted(&self) -> bool {
-        self.pull.is_some() || self.trees.is_some()
+        self.pull.is_some() || self.trees.is_some() || self.rates.is_some()
     }
 
-    /// Which transport a task asks for that has so many sources.
-    pub(super) fn delivery(&self, sources: usize) -> Delivery {
+    /// Which transport a task asks for.
+    pub(super) fn delivery(&self, plan: &TaskPlan) -> Delivery {
         match (self.delivery, self.pull) {
-            (Delivery::Pull { .. }, Some(PullSetup { many_window: initial_window, .. })) if sources > 1 => {
+            (Delivery::Pull { .. }, Some(PullSetup { many_window: initial_window, .. }))
+                if plan.sources.len() > 1 =>
+            {
                 Delivery::Pull { initial_window }
+            }
+            (Delivery::Rate { .. }, _) => {
+                let receivers = u16::try_from(plan.further.len() + 1).unwrap_or(u16::MAX);
+                Delivery::Rate { receivers, deadline: plan.deadline }
             }
             (delivery, _) => delivery,
         }
@@ -397,9 +408,9 @@ pub enum SetupError {
         /// The task.
         task: String,
     },
-    /// A group that is served by trees has one source.
-    #[error("task '{task}' has {sources} sources; trees have one")]
-    TreesOfMany {
+    /// A group that is served by trees, or at the rate that switches compute, has one source.
+    #[error("task '{task}' has {sources} sources; trees and scheduled transfers have one")]
+    SeveralSources {
         /// The task.
         task: String,
         /// Its sources.

@@ -433,8 +433,13 @@ impl World {
             Some(End::Node(node)) => return self.delivery.pass_on(self.now, node, to, packet),
             None => return,
         };
-        if let Body::Symbol(header) = &packet.datagram.body {
-            self.tally(endpoint, packet.datagram.flow, header.trimmed);
+        match &packet.datagram.body {
+            Body::Symbol(header) => self.tally(endpoint, packet.datagram.flow, header.trimmed),
+            Body::ScheduledSymbol(header) => {
+                self.records.negotiation.symbols += 1;
+                self.tally(endpoint, packet.datagram.flow, header.trimmed);
+            }
+            body => self.records.negotiation.note(body),
         }
         self.hear(endpoint, packet);
     }

@@ -38,6 +38,7 @@ pub(super) fn setup(scenario: &Scenario) -> CodedSetup {
             headroom: spec.pull.headroom,
         }),
         trees: None,
+        rates: None,
     };
     setup.controller.feedback_every = NEVER;
     if spec.machines == Machines::Paper {

@@ -8,14 +8,14 @@ use crate::packet::setup::{Flows, Setup, SetupError, TaskPlan, Transport};
 pub(super) fn check(setup: &Setup) -> Result<(), SetupError> {
     let hosts = setup.topology.hosts().len() as u32;
     let scripted = setup.tasks.iter().any(|t| t.thetas.is_some());
-    let (pull, trees) = match &setup.transport {
-        Transport::Coded(coded) => (coded.pull, coded.trees.is_some()),
-        Transport::Baseline { .. } => (None, false),
+    let (pull, trees, rates) = match &setup.transport {
+        Transport::Coded(coded) => (coded.pull, coded.trees.is_some(), coded.rates.is_some()),
+        Transport::Baseline { .. } => (None, false, false),
     };
     if setup.carry_bytes && !setup.tasks.iter().all(|plan| setup.is_coded(plan)) {
         return Err(SetupError::NothingToCarry);
     }
-    let serves = |plan: &TaskPlan| trees && plan.background.is_none() && !plan.relayed;
+    let serves = |plan: &TaskPlan| (trees || rates) && plan.background.is_none() && !plan.relayed;
     for plan in &setup.tasks {
         let named = plan.sources.iter().chain([&plan.receiver]).chain(&plan.further);
         let strange = { named }.find(|&&h| h >= hosts);
@@ -30,7 +30,10 @@ pub(super) fn check(setup: &Setup) -> Result<(), SetupError> {
         let (task, sources, receivers) = (plan.name.clone(), plan.sources.len(), plan.further.len() + 1);
         match (setup.flows_of(plan), pull) {
             (Flows::Coded(_), _) if serves(plan) && sources != 1 => {
-                return Err(SetupError::TreesOfMany { task, sources });
+                return Err(SetupError::SeveralSources { task, sources });
+            }
+            (Flows::Coded(_), _) if serves(plan) && rates && !is_group(plan.receivers().collect()) => {
+                return Err(SetupError::Group { task, receivers });
             }
             (Flows::Coded(_), _) if serves(plan) => {}
             (Flows::Coded(_), None) if plan.background.is_some() => {

@@ -1,9 +1,10 @@
-//! Hosts of PPUSH, SCDP and Datacast: sources and a controller before the first task, introductions, receivers, restarts.
+//! Hosts of PPUSH, SCDP, Datacast and PAM: sources and a controller before the first task, introductions, receivers, restarts.
 
 use std::collections::BTreeMap;
 
 use headwater_controller::{Controller, ControllerCommand};
 use headwater_machine::Packet;
+use headwater_transport::pull::SessionConfig;
 use headwater_transport::push::receiver::ReceiverConfig;
 use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::source::Source;
@@ -94,6 +95,9 @@ impl World {
         if let (Some(most), Some(_)) = (self.fastest_link(host), &coded.trees) {
             config.trees.rate.most = config.trees.rate.most.min(most);
         }
+        if let (Some(link), Some(_)) = (self.fastest_link(host), &coded.rates) {
+            config.rate.link = link;
+        }
         Machine::Source(Box::new(Source::new(config, seed)))
     }
 
@@ -183,7 +187,7 @@ impl World {
         let running = &mut self.tasks[task as usize];
         running.unfinished = receivers as u32;
         running.receptions.resize_with(receivers, Reception::default);
-        if coded.pull.is_some() {
+        if coded.pull.is_some() || coded.rates.is_some() {
             // And one for a group.
             running.tallies.resize(plan.sources.len() * receivers + 1, Tally::default());
         }
@@ -223,13 +227,15 @@ impl World {
         self.tell(endpoint, Command::Receiver(fetch_of(endpoint), begin));
     }
 
-    /// Where the source of a flow sends to that is pulled, or goes down a tree: nobody has told it before the first symbols leave.
+    /// Where the source of a flow sends to that is pulled, goes down a tree or is scheduled: nobody has told it before the first symbols leave.
     pub(super) fn path_of_pulled(&mut self, flow: FlowId) -> Option<PathId> {
         let (Transport::Coded(coded), task) = (&self.setup.transport, task_of(flow)?) else { return None };
         if coded.trees.is_some() {
             return self.path_of_tree(task, flow, None);
         }
-        coded.pull?;
+        if !coded.is_scripted() {
+            return None;
+        }
         let (plan, running) = (self.setup.tasks.get(task as usize)?, self.tasks.get(task as usize)?);
         match FlowPlace::of(flow, plan.sources.len(), running.receivers.len()) {
             FlowPlace::Between { receiver, .. } => Some(PathId(*running.receivers.get(receiver)?)),
@@ -257,12 +263,15 @@ impl World {
         let mut config = ReceiverConfig::new(name(task), node(host), controller, request);
         config.room = coded.symbol_size;
         config.spread = coded.spread;
-        config.delivery = Some(coded.delivery(plan.sources.len()));
+        config.delivery = Some(coded.delivery(plan));
         if let Some(pull) = coded.pull {
             config.pull = pull.session;
         }
         if let Some(trees) = coded.trees {
             config.trees = trees.receiver;
+        }
+        if let Some(rates) = coded.rates {
+            (config.rate, config.pull) = (rates, SessionConfig::data_centre());
         }
         config.max_sources = Some(plan.sources.len() as u8);
         config.receive_window = coded.receive_window;

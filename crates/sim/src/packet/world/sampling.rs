@@ -3,6 +3,7 @@
 use super::{Flowing, Machine, World, fetch_of};
 use crate::packet::Event;
 use crate::packet::records::{Counts, FlowRow, Records, SampleRow};
+use crate::packet::setup::Transport;
 
 impl World {
     pub(super) fn sample(&mut self) {
@@ -21,8 +22,9 @@ impl World {
             let useful = self.useful(task);
             let gained = useful - std::mem::replace(&mut self.sampled[task], useful);
             let running = &self.tasks[task];
-            // Each member of a group that trees serve has all of it: its rate is that of one.
-            let alike = if running.trees.is_empty() { 1 } else { running.receivers.len() };
+            // Each member of a group has all of it, if all are served together: its rate is that of one.
+            let together = !running.trees.is_empty() || self.is_scheduled();
+            let alike = if together { running.receivers.len() } else { 1 };
             let rate = gained as f64 / alike as f64 / sampling.every.as_secs_f64();
             if running.receivers.is_empty() || running.finished.is_some_and(|at| at < t) {
                 continue;
@@ -60,6 +62,11 @@ impl World {
             }
         }
         self.records.samples.extend(samples);
+    }
+
+    /// Whether switches compute what sources send at.
+    fn is_scheduled(&self) -> bool {
+        matches!(&self.setup.transport, Transport::Coded(coded) if coded.rates.is_some())
     }
 
     /// New symbols or packets that a task has received.

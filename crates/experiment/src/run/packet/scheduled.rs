@@ -1,0 +1,77 @@
+//! The machines of a scenario whose switches compute what sources send at (PAM), and what these are measured by.
+
+use headwater_controller::ControllerConfig;
+use headwater_units::{Duration, Time};
+use headwater_wire::Delivery;
+
+use super::super::RunError;
+use super::{NEVER, pulled, unprotect, unsupported};
+use crate::scenario::{Machines, Scenario};
+use crate::workload::{self, Deadline};
+use headwater_sim::packet::{CodedSetup, Negotiation, Records, Setup};
+
+/// The machines of PAM. As with SCDP nothing is planned; there is one packet to a symbol.
+pub(super) fn setup(scenario: &Scenario) -> Result<CodedSetup, RunError> {
+    let grants = scenario.port.allocator.is_some();
+    if !grants {
+        return Err(unsupported("pam without `port.allocator`: the ports of its switches grant no rates"));
+    }
+    let spec = &scenario.transport;
+    let mut setup = CodedSetup {
+        source: spec.scheduled_source_config(scenario.packet.data),
+        delivery: Delivery::Rate { receivers: 1, deadline: None },
+        controller: ControllerConfig::default(),
+        rates: Some(spec.rate_receiver_config()),
+        pull: None,
+        ..pulled::setup(scenario)
+    };
+    setup.controller.feedback_every = NEVER;
+    if spec.machines == Machines::Paper {
+        unprotect(&mut setup);
+    }
+    Ok(setup)
+}
+
+/// Gives each task the deadline that its plan has, if it has one; `unloaded` is what tasks take in an empty network, seconds.
+pub(super) fn set_deadlines(setup: &mut Setup, plans: &[workload::TaskPlan], unloaded: &[f64]) {
+    for ((task, plan), unloaded) in setup.tasks.iter_mut().zip(plans).zip(unloaded) {
+        task.deadline = plan.deadline.map(|deadline| match deadline {
+            Deadline::After(span) => span,
+            Deadline::TimesUnloaded(times) => Duration::from_secs_f64(times * unloaded),
+        });
+    }
+}
+
+/// When each task is late, if ever; nothing where no task has a deadline.
+pub(super) fn deadlines(setup: &Setup, tasks: usize) -> Vec<Option<Time>> {
+    let deadline = |task: &headwater_sim::packet::TaskPlan| Some(task.at + task.deadline?);
+    let deadlines: Vec<Option<Time>> = setup.tasks.iter().take(tasks).map(deadline).collect();
+    if deadlines.iter().any(Option::is_some) { deadlines } else { Vec::new() }
+}
+
+/// `missed_ratio` is the part of the tasks with a deadline that were not complete by then.
+pub(super) fn missed(deadlines: &[Option<Time>], records: &Records, note: &mut impl FnMut(String, f64)) {
+    let of_task = |task: u32| deadlines.get(task as usize).copied().flatten();
+    let with = records.tasks.iter().filter_map(|row| Some((of_task(row.task)?, row.finish)));
+    let (all, late) = with.fold((0u32, 0u32), |(all, late), (deadline, finish)| {
+        (all + 1, late + u32::from(finish.is_none_or(|at| at > deadline)))
+    });
+    if all > 0 {
+        note("missed_ratio".to_owned(), f64::from(late) / f64::from(all));
+    }
+}
+
+/// `saved_feedback` is the part of the datagrams that receivers did not answer (PAM Alg. 1), `saved_of_probes` and `saved_of_data` the same
+/// of those without and with a symbol.
+pub(super) fn feedback(said: &Negotiation, note: &mut impl FnMut(String, f64)) {
+    let saved = |answers: u64, datagrams: u64| 1.0 - answers as f64 / datagrams as f64;
+    let answers = said.probe_answers + said.symbol_answers;
+    for (name, value) in [
+        ("saved_of_probes", saved(said.probe_answers, said.probes)),
+        ("saved_of_data", saved(said.symbol_answers, said.symbols)),
+        ("saved_feedback", saved(answers, said.probes + said.symbols)),
+        ("probes", said.probes as f64),
+    ] {
+        note(name.to_owned(), value);
+    }
+}
