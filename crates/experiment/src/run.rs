@@ -17,6 +17,7 @@ mod flow;
 mod flow_group;
 mod fluid;
 mod fluid_datacast;
+mod fluid_pam;
 mod network;
 mod packet;
 mod stage;
@@ -54,6 +55,9 @@ pub enum RunError {
     /// The fluid model of Datacast cannot integrate it.
     #[error(transparent)]
     Datacast(#[from] headwater_sim::fluid::datacast::model::ModelError),
+    /// The fluid model of PAM cannot set up an allocator.
+    #[error(transparent)]
+    Pam(#[from] headwater_switch::RateAllocatorError),
     /// The engine has no model of something in it.
     #[error("the {engine} engine cannot run this: {what}")]
     Unsupported {
@@ -82,6 +86,7 @@ pub fn run_job(job: &Job, watch: &mut dyn FnMut(Progress)) -> Result<Tables, Run
         Engine::Fluid if job.scenario.scheme == Scheme::Datacast => {
             fluid_datacast::run(&job.scenario, job.seed, watch)
         }
+        Engine::Fluid if job.scenario.scheme == Scheme::Pam => fluid_pam::run(&job.scenario, job.seed, watch),
         Engine::Fluid => fluid::run(&job.scenario, job.seed, watch),
         Engine::Trees => trees::run(&job.scenario, job.seed, watch),
         Engine::Netns => Err(RunError::Unsupported {

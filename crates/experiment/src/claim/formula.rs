@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use headwater_fabric::LinkId;
 use headwater_policy::{Coflow, Demand, PathedFlow, Share, theta};
-use headwater_units::{BitRate, Bytes, Duration, FlowId, Packets, TaskId, Theta};
+use headwater_switch::{AllocatorVariant, Claim, RateAllocator, RateAllocatorConfig, accuracy};
+use headwater_units::{BitRate, Bytes, Duration, FlowId, Packets, Rank, TaskId, Theta, Time};
+use headwater_wire::SchedulingKind;
 use thiserror::Error;
 
 use crate::workload::SizeTable;
@@ -41,7 +43,7 @@ pub(super) enum FormulaError {
     },
 }
 
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 15] = [
     "mark_fraction",
     "theta_ceiling",
     "token_theta",
@@ -53,6 +55,10 @@ const NAMES: [&str; 11] = [
     "datacast_duplicates",
     "datacast_goodput",
     "datacast_trees",
+    "pam_division_error",
+    "pam_share_error",
+    "pam_false_positives",
+    "pam_measured_false_positives",
 ];
 
 /// The value of a formula.
@@ -67,6 +73,12 @@ const NAMES: [&str; 11] = [
 ///   where no cache is needed. `datacast_duplicates { rate_mbps, increase_mbps, interval_s, packet_bytes, rtt_s }`: Theorem 2.
 /// * `datacast_goodput { rate_mbps, packet_bytes, header_bytes }`: Mbit/s of payload in full packets.
 /// * `datacast_trees { memory_bytes, cache_bytes }`: how many trees' caches a memory holds (Datacast §V-C).
+/// * `pam_division_error { shifts }`: by how much a division by sums of right shifts is too small at most, as a part, over the divisors 1 to
+///   1,024 (PAM Fig. 7). `pam_share_error { shifts, rate_kbps, transfers }`: by how much the fair share that a port made of such means
+///   offers is below that of Algorithm 2 in floating point at most, with 2 to so many transfers on a link of this rate.
+/// * `pam_false_positives { transfers, fanout, cells }`: the chance that a filter of three hashes and so many cells in all takes a transfer
+///   for another one (PAM §IV-B); `pam_measured_false_positives { transfers, fanout, cells, others }`: the same as measured with so many
+///   other transfers, and so many cells in each of three arrays, a power of two.
 ///
 /// # Errors
 /// [`FormulaError`] for an unknown name, arguments that are missing or too many, or values without an answer.
@@ -118,6 +130,31 @@ pub(super) fn value(name: &str, args: &BTreeMap<String, f64>) -> Result<f64, For
             let [memory, cache] = given("datacast_trees", ["memory_bytes", "cache_bytes"], args)?;
             Ok(bounds::trees_cached(Bytes::new(memory as u64), Bytes::new(cache as u64)) as f64)
         }
+        "pam_division_error" => {
+            let [shifts] = given("pam_division_error", ["shifts"], args)?;
+            Ok(accuracy::division_error(shifts_of("pam_division_error", shifts)?))
+        }
+        "pam_share_error" => {
+            let takes = ["shifts", "rate_kbps", "transfers"];
+            let [shifts, rate, transfers] = given("pam_share_error", takes, args)?;
+            share_error(shifts_of("pam_share_error", shifts)?, rate, transfers)
+        }
+        "pam_false_positives" => {
+            let takes = ["transfers", "fanout", "cells"];
+            let [transfers, fanout, cells] = given("pam_false_positives", takes, args)?;
+            Ok(accuracy::false_positives(transfers * fanout, cells))
+        }
+        "pam_measured_false_positives" => {
+            let takes = ["transfers", "fanout", "cells", "others"];
+            let [transfers, fanout, cells, others] = given("pam_measured_false_positives", takes, args)?;
+            let is_array = cells >= 64.0 && cells <= f64::from(1 << 24) && (cells as u32).is_power_of_two();
+            if !is_array || [transfers, fanout, others].iter().any(|it| !(1.0..=1e7).contains(it)) {
+                let reason = "cells must be a power of two from 64 to 2^24, all else 1 to 10^7".to_owned();
+                return Err(FormulaError::Domain { name: "pam_measured_false_positives", reason });
+            }
+            let (transfers, others) = (transfers as u64, others as u64);
+            Ok(accuracy::measured_false_positives(fanout as u32, transfers, cells as u32, others))
+        }
         other => Err(FormulaError::Unknown { name: other.to_owned() }),
     }
 }
@@ -137,6 +174,10 @@ fn given<const N: usize>(
             "datacast_duplicates" => "rate_mbps, increase_mbps, interval_s, packet_bytes, rtt_s",
             "datacast_goodput" => "rate_mbps, packet_bytes, header_bytes",
             "datacast_trees" => "memory_bytes, cache_bytes",
+            "pam_division_error" => "shifts",
+            "pam_share_error" => "shifts, rate_kbps, transfers",
+            "pam_false_positives" => "transfers, fanout, cells",
+            "pam_measured_false_positives" => "transfers, fanout, cells, others",
             _ => "nothing",
         };
         let given: Vec<&str> = args.keys().map(String::as_str).collect();
@@ -150,6 +191,47 @@ fn given<const N: usize>(
         *value = *args.get(arg).ok_or_else(fail)?;
     }
     Ok(values)
+}
+
+fn shifts_of(name: &'static str, shifts: f64) -> Result<u8, FormulaError> {
+    if !(1.0..=8.0).contains(&shifts) {
+        return Err(FormulaError::Domain { name, reason: format!("{shifts} shifts; write 1 to 8") });
+    }
+    Ok(shifts as u8)
+}
+
+/// Both allocators hear of one transfer more at a time, each of which shares fairly and sends nothing to speak of.
+fn share_error(shifts: u8, rate_kbps: f64, transfers: f64) -> Result<f64, FormulaError> {
+    let domain = |reason: String| FormulaError::Domain { name: "pam_share_error", reason };
+    if !(2.0..=1e5).contains(&transfers) {
+        return Err(domain(format!("{transfers} transfers; write 2 to 100000")));
+    }
+    let line = BitRate::new((rate_kbps * 1e3) as u64);
+    // Nothing expires meanwhile.
+    let config = |variant| RateAllocatorConfig {
+        max_transfers: u32::MAX,
+        ..RateAllocatorConfig::new(variant, Duration::from_secs(100))
+    };
+    let new = |variant| RateAllocator::new(&config(variant), line).map_err(|error| domain(error.to_string()));
+    let mut exact = new(AllocatorVariant::Simple)?;
+    let mut shifted = new(AllocatorVariant::Hardware { shifts, filter_cells: 1 << 20 })?;
+    let mut worst: f64 = 0.0;
+    for transfer in 1..=transfers as u64 {
+        let claim = Claim {
+            transfer: FlowId(transfer),
+            kind: SchedulingKind::Data,
+            rank: Rank::LAST,
+            rate: BitRate::ZERO,
+            offer: line,
+        };
+        let offer = |it: &mut RateAllocator| {
+            let offer = it.pass(Time::ZERO, Bytes::ZERO, Bytes::ZERO, Some(&claim));
+            offer.map_or(0.0, |offer| offer.get() as f64)
+        };
+        let (of_exact, of_shifted) = (offer(&mut exact), offer(&mut shifted));
+        worst = worst.max(1.0 - of_shifted / of_exact);
+    }
+    Ok(worst)
 }
 
 fn share(name: &'static str, table: SizeTable, args: &BTreeMap<String, f64>) -> Result<f64, FormulaError> {
@@ -275,6 +357,22 @@ mod tests {
         assert!(formula("datacast_cache", &all(-1.0, 0.0)).unwrap_err().to_string().contains("positive"));
         let error = formula("datacast_goodput", &[]).unwrap_err().to_string();
         assert!(error.contains("header_bytes"), "{error}");
+    }
+
+    #[test]
+    fn shifts_and_filters_err_as_little_as_the_paper_says() {
+        let error = |shifts| formula("pam_division_error", &[("shifts", shifts)]).unwrap();
+        assert!(error(3.0) < 0.124 && error(4.0) < 0.061 && error(5.0) < 0.03);
+        let of = [("transfers", 1e3), ("fanout", 20.0), ("cells", 8e6)];
+        assert!((formula("pam_false_positives", &of).unwrap() - 4.17e-7).abs() < 1e-9);
+        for rate in [500.0, 1e6, 1e8] {
+            let of = [("shifts", 4.0), ("rate_kbps", rate), ("transfers", 1024.0)];
+            let error = formula("pam_share_error", &of).unwrap();
+            assert!((0.05..=0.08).contains(&error), "{rate} kbit/s: {error}");
+        }
+        assert!(formula("pam_division_error", &[("shifts", 9.0)]).is_err());
+        let of = [("transfers", 1e3), ("fanout", 20.0), ("cells", 1000.0), ("others", 1e3)];
+        assert!(formula("pam_measured_false_positives", &of).is_err());
     }
 
     #[test]

@@ -98,7 +98,7 @@ struct SetUp {
 impl SetUp {
     fn new(scenario: &Scenario, ground: &Ground, thetas: Vec<Theta>) -> Result<Self, RunError> {
         let topology = &ground.topology;
-        let paths = paths(scenario, ground)?;
+        let paths = paths(scenario, ground, unsupported)?;
         let order = upwards(&paths).ok_or_else(|| unsupported("the paths of its flows form a cycle"))?;
         let place = |link: &LinkId| order.iter().position(|other| other == link);
         let mut flows = Vec::new();
@@ -213,7 +213,11 @@ impl SetUp {
 }
 
 /// The path of every flow.
-fn paths(scenario: &Scenario, ground: &Ground) -> Result<Vec<Path>, RunError> {
+pub(super) fn paths(
+    scenario: &Scenario,
+    ground: &Ground,
+    unsupported: fn(String) -> RunError,
+) -> Result<Vec<Path>, RunError> {
     let routes = common::routes(scenario, &ground.topology)?;
     let mut paths = Vec::new();
     for plan in &ground.plans {

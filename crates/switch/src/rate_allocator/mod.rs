@@ -41,6 +41,7 @@ pub use claim::Claim;
 pub use config::{AllocatorVariant, RateAllocatorConfig, RateAllocatorError};
 use control::{Control, DataPlane};
 use hardware::Hardware;
+pub use hardware::accuracy;
 use optimal::Optimal;
 use simple::Simple;
 

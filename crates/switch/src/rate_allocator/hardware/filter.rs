@@ -117,6 +117,11 @@ impl Filter {
             && self.arrays.iter().all(|array| array.cells().iter().all(|bits| *bits == 0))
     }
 
+    /// Whether a transfer would be taken for one that is in the filter.
+    pub(super) fn has(&self, place: Place) -> bool {
+        self.arrays.iter().zip(place.0).all(|(array, at)| array.cells()[at >> 6] >> (at & 63) & 1 == 1)
+    }
+
     /// The control program clears all.
     pub(super) fn clear(&mut self) {
         for array in &mut self.arrays {
@@ -126,17 +131,17 @@ impl Filter {
     }
 }
 
+/// The chance that a transfer is taken for one that is in a filter of so many entries and cells in all (PAM §IV-B).
+pub(super) fn false_positives(entries: f64, cells: f64) -> f64 {
+    (1.0 - (-(HASHES as f64) * entries / cells).exp()).powi(HASHES as i32)
+}
+
 #[cfg(test)]
 mod tests {
     use rand::{Rng as _, SeedableRng as _};
     use rand_chacha::ChaCha8Rng;
 
     use super::*;
-
-    /// The chance that a transfer is taken for one that is in a filter (PAM §IV-B).
-    fn false_positives(entries: f64, cells: f64) -> f64 {
-        (1.0 - (-(HASHES as f64) * entries / cells).exp()).powi(HASHES as i32)
-    }
 
     /// A-BF: 1,000 transfers with a fanout of 20 in 2 MB for two filters, which are 8 million cells each.
     #[test]
@@ -158,10 +163,7 @@ mod tests {
         assert!(19_999 <= filter.active().get(), "{:?}", filter.active());
         let unit = HashUnit::new(0, cells);
         let absent = 1_000_000;
-        let present = |transfer: u64| {
-            let Place(place) = unit.place(FlowId(transfer));
-            filter.arrays.iter().zip(place).all(|(array, at)| array.cells()[at >> 6] >> (at & 63) & 1 == 1)
-        };
+        let present = |transfer: u64| filter.has(unit.place(FlowId(transfer)));
         assert!((0..1000).all(present), "a filter forgets nothing");
         let mistaken = (1000..1000 + absent).filter(|it| present(*it)).count();
         assert!((mistaken as f64) < 1e-5 * absent as f64, "{mistaken} of {absent}");
@@ -176,10 +178,7 @@ mod tests {
             pass = pass.next();
             filter.insert(pass, unit.place(FlowId(transfer)));
         }
-        let present = |transfer: u64| {
-            let Place(place) = unit.place(FlowId(transfer));
-            filter.arrays.iter().zip(place).all(|(array, at)| array.cells()[at >> 6] >> (at & 63) & 1 == 1)
-        };
+        let present = |transfer: u64| filter.has(unit.place(FlowId(transfer)));
         let measured = (300..100_300).filter(|it| present(*it)).count() as f64 / 1e5;
         let expected = false_positives(300.0, 3.0 * f64::from(cells));
         assert!((measured / expected - 1.0).abs() < 0.15, "{measured} where {expected} are expected");

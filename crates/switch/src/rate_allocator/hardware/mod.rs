@@ -16,6 +16,7 @@
 //! other is written. Removal of an idle critical transfer is the control program's, for a packet learns when that one was last heard
 //! only after it has passed this cell. The reservation is one cell too, of four values.
 
+pub mod accuracy;
 mod division;
 mod filter;
 mod register;
