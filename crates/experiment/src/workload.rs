@@ -293,6 +293,9 @@ pub struct ListedTask {
     /// The weight of its flows, whatever the scheme; the scheme's if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub theta: Option<f64>,
+    /// Its flows run this instead of the scenario's scheme, by packets alone: TCP beside PAM; the scenario's if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheme: Option<Scheme>,
     /// It should be done so long after `at`, where the scheme ranks tasks by that (PAM); whenever if absent.
     #[serde(default, with = "text::maybe", skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Duration>,

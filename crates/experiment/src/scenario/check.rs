@@ -279,6 +279,9 @@ impl PortSpec {
         }
         let left = self.trim.to.get() as f64;
         within(&format!("{place}.trim.to"), left, (64.0..=9216.0).contains(&left), "64 to 9216 bytes")?;
+        if let Some(allocator) = &self.allocator {
+            allocator.check(&format!("{place}.allocator"))?;
+        }
         if self.service == Service::FirstAgainstRest {
             let classes = self.classes.len();
             let must = "two or more where service is first-against-rest";
@@ -337,6 +340,7 @@ impl TransportSpec {
         within("transport.pull.headroom", headroom, headroom <= 65_536.0, "at most 65536 bytes")?;
         let credit = f64::from(self.datacast.credit);
         within("transport.datacast.credit", credit, credit >= 1.0, "at least 1")?;
+        self.pam.check()?;
         let peers = f64::from(self.swarm.peers);
         within("transport.swarm.peers", peers, peers >= 1.0, "at least 1")?;
         let block = self.swarm.block.get() as f64;
@@ -380,7 +384,7 @@ fn of_one_kind(first: Amount, second: Amount) -> Option<bool> {
     }
 }
 
-fn within(place: &str, value: f64, ok: bool, must: &'static str) -> Result<(), ScenarioError> {
+pub(super) fn within(place: &str, value: f64, ok: bool, must: &'static str) -> Result<(), ScenarioError> {
     match ok {
         true => Ok(()),
         false => Err(ScenarioError::OutOfRange { place: place.to_owned(), value, must }),

@@ -120,6 +120,7 @@ impl TransportSpec {
             packet: Some(packet),
             catch_up: Duration::ZERO,
             probes,
+            longest_gap: pam.longest_gap,
             ranking: pam.ranking(),
             early_start: pam.early_start,
             ..usual

@@ -45,6 +45,7 @@ impl Workload {
                     stop: task.stop.map(|stop| Time::ZERO + stop),
                     theta: task.theta,
                     deadline: task.deadline.map(Deadline::After),
+                    scheme: task.scheme,
                     ..plain(task.name.clone(), Time::ZERO + task.at, task.sources.clone(), task.receiver)
                 })
                 .collect(),
