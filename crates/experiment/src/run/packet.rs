@@ -583,6 +583,7 @@ impl Report {
             note("aggregate_goodput".into(), useful as f64 / last.since(first).as_secs_f64());
         }
         scheduled::missed(&self.deadlines, records, &mut note);
+        scheduled::replaced(&self.plans, records, &mut note);
         if self.is_scheduled {
             scheduled::feedback(&records.negotiation, &mut note);
         }

@@ -1,12 +1,15 @@
 //! The machines of a scenario whose switches compute what sources send at (PAM), and what these are measured by.
 
+use std::collections::BTreeMap;
+
 use headwater_controller::ControllerConfig;
 use headwater_units::{Duration, Time};
 use headwater_wire::Delivery;
 
 use super::super::RunError;
 use super::{NEVER, pulled, unprotect, unsupported};
-use crate::scenario::{Machines, Scenario};
+use crate::scenario::{Machines, Scenario, Scheme};
+use crate::stats;
 use crate::workload::{self, Deadline};
 use headwater_sim::packet::{CodedSetup, Negotiation, Records, Setup};
 
@@ -58,6 +61,23 @@ pub(super) fn missed(deadlines: &[Option<Time>], records: &Records, note: &mut i
     });
     if all > 0 {
         note("missed_ratio".to_owned(), f64::from(late) / f64::from(all));
+    }
+}
+
+/// `tct_mean_s SCHEME` is the mean completion time of the tasks whose flows run that instead of the scenario's scheme, until their receivers
+/// have all.
+pub(super) fn replaced(plans: &[workload::TaskPlan], records: &Records, note: &mut impl FnMut(String, f64)) {
+    let of = |row: &headwater_sim::packet::TaskRow| {
+        let scheme = plans.get(row.task as usize)?.scheme?;
+        let tct = row.finish.map_or(f64::NAN, |at| at.since(row.arrival).as_secs_f64());
+        Some((scheme, tct))
+    };
+    let mut all: BTreeMap<Scheme, Vec<f64>> = BTreeMap::new();
+    for (scheme, tct) in records.tasks.iter().filter_map(of) {
+        all.entry(scheme).or_default().push(tct);
+    }
+    for (scheme, times) in all {
+        note(format!("tct_mean_s {scheme}"), stats::mean(&times).unwrap_or(f64::NAN));
     }
 }
 
