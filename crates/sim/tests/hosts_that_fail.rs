@@ -29,6 +29,7 @@ fn calm(bytes: u64) -> Setup {
         further: Vec::new(),
         relayed: false,
         thetas: None,
+        deadline: None,
         awaited: true,
         background: None,
     };
@@ -202,6 +203,7 @@ fn background_ends_with_a_restart_of_either_end() {
             further: Vec::new(),
             relayed: false,
             thetas: None,
+            deadline: None,
             awaited: false,
             background: Some(Flows::Baseline(baseline::SenderConfig::data_centre(baseline::Scheme::NewReno))),
         };

@@ -152,6 +152,7 @@ fn tasks(rng: &mut ChaCha8Rng, hosts: u32, symbol_size: u16) -> Vec<TaskPlan> {
                 further: Vec::new(),
                 relayed: false,
                 thetas: None,
+                deadline: None,
                 awaited: true,
                 background: None,
             }
@@ -177,6 +178,7 @@ fn ppush(rng: &mut ChaCha8Rng, spread: SpreadRule, product: bool, symbol_size: u
         delivery: Delivery::Push,
         pull: None,
         trees: None,
+        rates: None,
     }
 }
 
