@@ -5,6 +5,7 @@
 //!
 //! Bytes never pass through. A machine names a symbol, and the driver moves its bytes.
 
+pub mod courier;
 pub mod flow;
 pub mod pull;
 pub mod push;

@@ -1,0 +1,190 @@
+//! What the agent of a host is told, and what it tells.
+
+use headwater_units::{Bytes, Duration, FlowId, FluidRate, NodeId, PathId, Rank};
+use serde::{Deserialize, Serialize};
+
+use super::Share;
+
+/// From whom, and by which pinned path: the key under which flows to this host merge (Algorithm 2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PairId {
+    /// The host that sends.
+    pub peer: NodeId,
+    /// The path, where paths are chosen by their ends.
+    pub path: Option<PathId>,
+}
+
+/// A connection of a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct LaneId {
+    /// Between whom.
+    pub pair: PairId,
+    /// Which of its lanes, from 0.
+    pub number: u32,
+}
+
+/// What the agent may be told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CourierConfig {
+    /// The unit of all requests: 64 KiB (Courier §VI-C). The last block of a flow is shorter.
+    pub block: Bytes,
+    /// Blocks that may be asked for in a lane and not be here, at least 1. Two: while one is on its way, the peer's agent has another.
+    pub pipeline: u32,
+    /// Data classes of the network, at least 1: a pair's lanes travel in the class of its first rank, ranks past the last class in the
+    /// last. Eight, as IP precedence has (Courier §V, "whose DSCP is the highest").
+    pub classes: u8,
+    /// Lanes are chosen anew at most so often; ours: 10 ms on real hosts, none in the paper.
+    pub hold: Duration,
+    /// After so long without a word of the scheduler there is no order; ours: 1 s. Never if absent.
+    pub silence: Option<Duration>,
+    /// A pair that has waited so long for a lane gets that of the least important one; ours: 2 s. Never if absent, as in the paper.
+    pub most_defer: Option<Duration>,
+    /// What a flow of unknown size counts as; ours: 1 MiB, MinSize, so that it is not split.
+    pub unknown: Bytes,
+}
+
+impl Default for CourierConfig {
+    /// For real hosts.
+    fn default() -> Self {
+        CourierConfig {
+            block: Bytes::kib(64),
+            pipeline: 2,
+            classes: 8,
+            hold: Duration::from_millis(10),
+            silence: Some(Duration::from_secs(1)),
+            most_defer: Some(Duration::from_secs(2)),
+            unknown: Bytes::mib(1),
+        }
+    }
+}
+
+impl CourierConfig {
+    /// As the paper has it: no pauses, no bounds on waiting.
+    pub fn paper() -> Self {
+        CourierConfig { hold: Duration::ZERO, silence: None, most_defer: None, ..Self::default() }
+    }
+}
+
+/// A flow that a local consumer wants.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Want {
+    /// Its name, which no other flow of this host has or had.
+    pub flow: FlowId,
+    /// From whom.
+    pub pair: PairId,
+    /// Its size, if known. A flow of no bytes is done at once.
+    pub size: Option<Bytes>,
+    /// How much the consumer has room for already.
+    pub credit: Bytes,
+    /// What is known of its importance before the next schedule.
+    pub share: Share,
+}
+
+/// What a scheduler says about all flows to this host (Courier S.schedule()). Flows that it does not list go last, or wait.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Schedule {
+    /// There is no scheduler (any more).
+    Even,
+    /// Order-based.
+    Ranks(Vec<(FlowId, Rank)>),
+    /// Rate-based.
+    Rates(Vec<(FlowId, FluidRate)>),
+}
+
+/// A block is at its local writer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Of this flow.
+    pub flow: FlowId,
+    /// As it was asked for.
+    pub offset: Bytes,
+    /// What came of it; less than what was asked for if the flow ends there, or the rest is to be asked for again.
+    pub bytes: Bytes,
+    /// The flow ends with it. Only those of unknown size need it.
+    pub last: bool,
+}
+
+/// What the agent is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CourierCommand {
+    /// A local consumer wants a flow.
+    Want(Want),
+    /// A local consumer has room for so much more of it.
+    Grant {
+        /// The flow.
+        flow: FlowId,
+        /// How much more.
+        bytes: Bytes,
+    },
+    /// A flow is not wanted any more.
+    Withdraw {
+        /// The flow.
+        flow: FlowId,
+    },
+    /// The scheduler has spoken.
+    Schedule(Schedule),
+    /// A block is here.
+    Arrived(Arrival),
+    /// A connection is gone; what was asked for in it and is not here will not come.
+    LaneLost(LaneId),
+}
+
+/// A block to ask the peer's agent for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The connection that it is to come by.
+    pub lane: LaneId,
+    /// Of this flow.
+    pub flow: FlowId,
+    /// From here.
+    pub offset: Bytes,
+    /// So much, at most a block.
+    pub bytes: Bytes,
+}
+
+/// What the agent tells.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CourierEvent {
+    /// Ask for this block.
+    Request(Request),
+    /// A lane runs from now on in this class and at most at this rate: a new one, or one that changes. Where switches keep buffers
+    /// apart by class, the window is to begin anew with another class (Courier §IV-A).
+    Lane {
+        /// Which.
+        lane: LaneId,
+        /// Its class, 0 first.
+        class: u8,
+        /// At most this; none if the network shares itself out.
+        rate: Option<FluidRate>,
+    },
+    /// Nothing more will be asked for in a lane until it runs again; it may stay open.
+    Idle(LaneId),
+    /// All of a flow is here.
+    Done {
+        /// The flow.
+        flow: FlowId,
+    },
+}
+
+/// What the agent has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CourierStats {
+    /// Selections of lanes (Algorithm 1, lines 7 to 9).
+    pub selections: u64,
+    /// Times that lanes would have been chosen anew and nothing had changed (line 5).
+    pub unchanged: u64,
+    /// Lanes that began, or ran again.
+    pub lanes_started: u64,
+    /// The most lanes that ran at once.
+    pub most_lanes: u64,
+    /// Blocks asked for.
+    pub requests: u64,
+    /// Of those, blocks that were lost with a connection.
+    pub again: u64,
+    /// Bytes that are here.
+    pub arrived: u64,
+    /// Times that the scheduler fell silent.
+    pub silences: u64,
+    /// Inputs that make no sense: blocks that nobody asked for, flows that are not known.
+    pub unexpected: u64,
+}
