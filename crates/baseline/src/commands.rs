@@ -1,7 +1,7 @@
 //! What the ends of a baseline are told, and what they tell.
 
 use headwater_transport::ReceiverFailure;
-use headwater_units::{FlowId, PathId};
+use headwater_units::{Duration, FlowId, PathId};
 
 /// What the driver tells the sending end of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +15,14 @@ pub enum SenderCommand {
         /// Packets below this one are here.
         packets: u64,
     },
+    /// To a sender of TCP: from now on a packet leaves at most once in this time; as the window allows if `None`.
+    Pace {
+        /// The interval.
+        every: Option<Duration>,
+    },
+    /// To a sender of TCP: its packets have another class from now on, whose queues it knows nothing of; the window is again what it
+    /// was at the start (Courier §IV-A).
+    RestartWindow,
 }
 
 /// What the sending end of a flow tells the driver.

@@ -263,9 +263,9 @@ impl Sender {
     /// A flow of `packets` packets towards `path`; [`u64::MAX`] for one that runs until it is told to end.
     pub fn new(config: SenderConfig, flow: FlowId, path: PathId, packets: u64) -> Self {
         Sender(match config.scheme {
-            Scheme::NewReno => SenderKind::Tcp(TcpSender::new(&config, None, flow, path, packets)),
+            Scheme::NewReno => SenderKind::Tcp(TcpSender::new(&config, None, flow, path, packets, packets)),
             Scheme::Dctcp(dctcp) => {
-                SenderKind::Tcp(TcpSender::new(&config, Some(dctcp), flow, path, packets))
+                SenderKind::Tcp(TcpSender::new(&config, Some(dctcp), flow, path, packets, packets))
             }
             Scheme::Ccid2 { ecn } => SenderKind::Dccp(DccpSender::new(&config, ecn, flow, path, packets)),
             Scheme::Ndp(ndp) => SenderKind::Ndp(NdpSender::new(&config, ndp, flow, path, packets, packets)),
@@ -276,11 +276,15 @@ impl Sender {
     /// is there.
     ///
     /// # Panics
-    /// For any scheme but [`Scheme::Ndp`]: no other relays.
+    /// For [`Scheme::Ccid2`], which does not relay.
     pub fn relay(config: SenderConfig, flow: FlowId, path: PathId, packets: u64) -> Self {
         match config.scheme {
             Scheme::Ndp(ndp) => Sender(SenderKind::Ndp(NdpSender::new(&config, ndp, flow, path, packets, 0))),
-            other => panic!("only NDP relays, not {other:?}"),
+            Scheme::NewReno => Sender(SenderKind::Tcp(TcpSender::new(&config, None, flow, path, packets, 0))),
+            Scheme::Dctcp(dctcp) => {
+                Sender(SenderKind::Tcp(TcpSender::new(&config, Some(dctcp), flow, path, packets, 0)))
+            }
+            Scheme::Ccid2 { .. } => panic!("DCCP does not relay"),
         }
     }
 

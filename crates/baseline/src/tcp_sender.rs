@@ -11,9 +11,13 @@
 //! cannot know better. Of the variants that RFC 6582 allows: the timer restarts at the first partial ACK only (§3.2, "impatient"), the
 //! window after recovery is the flight plus one (step 3, first choice), and a timeout moves `recover` (§4.1). Limited
 //! transmit (RFC 3042) and ECN without DCTCP are not here.
+//!
+//! A flow may grow while it is open: a *relay* sends what [`SenderCommand::Extend`] says is there, and is idle until there is more. Its
+//! window grows only while it bounds what is sent (RFC 7661 §4.4), and begins anew after an idle time of more than a timeout (RFC 5681
+//! §4.1). A flow may be paced: then a packet leaves at most once in an interval, and again the window grows only while it is what bounds.
 
 use headwater_machine::{Input, Output};
-use headwater_units::{FlowId, Packets, PathId, Time};
+use headwater_units::{Duration, FlowId, Packets, PathId, Time};
 use headwater_wire::{Body, Cumulative, Ecn};
 
 use super::clock::Clock;
@@ -56,6 +60,15 @@ pub(super) struct TcpSender {
     window: Window,
     marks: Option<Marks>,
     packets: u64,
+    /// Packets below this are there to be sent; all of them but in a relay.
+    ready: u64,
+    /// The least time between two packets, if there is any, and when the next one may leave.
+    pace: Option<Duration>,
+    paced_until: Time,
+    /// Since when a relay has had nothing out, if it has sent anything.
+    idle_since: Option<Time>,
+    /// The window at the start, and where slow start ends then.
+    first_window: (f64, f64),
     /// What had been sent when recovery or the last timeout began; no other recovery begins below it (RFC 6582 §3.2).
     recover: u64,
     /// `acked` at the last timeout, to tell the first timeout of a packet from the next.
@@ -70,6 +83,7 @@ impl TcpSender {
         flow: FlowId,
         path: PathId,
         packets: u64,
+        ready: u64,
     ) -> Self {
         let threshold = config.initial_threshold.map_or(f64::INFINITY, |t| t.get());
         let ecn = if dctcp.is_some() { Ecn::Ect0 } else { Ecn::NotEct };
@@ -87,6 +101,11 @@ impl TcpSender {
             window: Window::new(whole(config.initial_window), threshold, config.limit()),
             marks: dctcp.map(Marks::new),
             packets,
+            ready: ready.min(packets),
+            pace: None,
+            paced_until: Time::ZERO,
+            idle_since: None,
+            first_window: (whole(config.initial_window), threshold),
             recover: 0,
             timed_out_at: None,
             stats: SenderStats::default(),
@@ -118,6 +137,14 @@ impl TcpSender {
                 }
             }
             Input::Command(SenderCommand::Withdraw) => self.stop(),
+            Input::Command(SenderCommand::Extend { flow, packets }) if flow == self.route.flow => {
+                self.extend(now, packets);
+            }
+            Input::Command(SenderCommand::Pace { every }) => self.pace = every,
+            Input::Command(SenderCommand::RestartWindow) => {
+                self.restart_window();
+                self.move_edge();
+            }
             Input::Packet(_) | Input::Command(_) => self.stats.unexpected += 1,
         }
     }
@@ -125,6 +152,15 @@ impl TcpSender {
     pub(super) fn poll(&mut self, now: Time) -> Output<SenderEvent> {
         if self.clock.is_due(now) {
             self.on_timeout();
+        }
+        if let Some(every) = self.pace
+            && (self.resend || self.next < self.edge)
+        {
+            if now < self.paced_until {
+                let wake = self.clock.wake().map_or(self.paced_until, |at| at.min(self.paced_until));
+                return Output::Wake(Some(wake));
+            }
+            self.paced_until = now + every;
         }
         if self.resend {
             self.resend = false;
@@ -169,6 +205,7 @@ impl TcpSender {
     /// An ACK for something new.
     fn on_progress(&mut self, now: Time, next: u64, echo: bool) {
         let packets = next - self.acked;
+        let bounds = self.window_bounds();
         self.acked = next;
         // After a timeout an old packet's ACK may overtake the sending again.
         self.next = self.next.max(next);
@@ -179,7 +216,8 @@ impl TcpSender {
         let mut restart = true;
         match self.phase {
             Phase::Open if cut => self.cut(),
-            Phase::Open => self.window.grow(packets),
+            Phase::Open if bounds => self.window.grow(packets),
+            Phase::Open => {}
             Phase::Recovering { .. } if next >= self.recover => {
                 self.phase = Phase::Open;
                 self.window.leave_recovery(self.in_flight());
@@ -196,6 +234,7 @@ impl TcpSender {
         }
         if self.acked == self.next {
             self.clock.stop();
+            self.idle_since = Some(now);
         } else if restart {
             self.clock.restart(now);
         }
@@ -260,6 +299,40 @@ impl TcpSender {
     }
 
     fn move_edge(&mut self) {
-        self.edge = self.acked.saturating_add(self.window.whole()).min(self.packets);
+        self.edge = self.acked.saturating_add(self.window.whole()).min(self.ready);
+    }
+
+    /// More of a relayed flow is there.
+    fn extend(&mut self, now: Time, packets: u64) {
+        if self.end != End::Open {
+            return;
+        }
+        self.ready = self.ready.max(packets.min(self.packets));
+        if self.in_flight() == 0
+            && self.idle_since.is_some_and(|since| now.since(since) > self.clock.timeout())
+        {
+            let (initial, _) = self.first_window;
+            self.window.shrink_to(initial);
+            self.idle_since = None;
+        }
+        self.move_edge();
+    }
+
+    /// Whether the window is what bounds what is sent: always, unless it may be what there is or how fast it may leave.
+    fn window_bounds(&self) -> bool {
+        (self.ready == self.packets && self.pace.is_none()) || self.in_flight() + 1 >= self.window.whole()
+    }
+
+    /// Begins anew as if nothing were known of the path; what is out stays out.
+    fn restart_window(&mut self) {
+        let (initial, threshold) = self.first_window;
+        self.window.restart(initial, threshold);
+        self.phase = Phase::Open;
+        self.duplicates = 0;
+        self.recover = self.highest;
+        if let Some(marks) = &mut self.marks {
+            // Marks of what is out are answered with it.
+            marks.on_cut(self.highest);
+        }
     }
 }

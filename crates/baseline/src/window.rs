@@ -97,6 +97,17 @@ impl Window {
         self.credit = 0.0;
     }
 
+    /// At most this, after an idle time (RFC 5681 §4.1, RW = min(IW, cwnd)).
+    pub(super) fn shrink_to(&mut self, most: f64) {
+        self.size = self.size.min(most);
+        self.credit = 0.0;
+    }
+
+    /// As at the start.
+    pub(super) fn restart(&mut self, initial: f64, threshold: f64) {
+        *self = Window::new(initial, threshold, self.limit);
+    }
+
     fn halve_threshold(&mut self, in_flight: u64) {
         self.threshold = (in_flight as f64 / 2.0).max(LEAST);
     }

@@ -6,6 +6,7 @@ mod bench;
 mod dccp;
 mod dctcp;
 mod ending;
+mod growing;
 mod ndp;
 mod net;
 mod recovery;
