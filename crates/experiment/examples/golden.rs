@@ -12,7 +12,7 @@ use headwater_experiment::experiment::{Engine, Experiment, Job, Scale};
 use headwater_experiment::run::run_job;
 use headwater_experiment::table::{Column, Table, Tables};
 
-const FOLDERS: [&str; 7] = ["ppush", "scdp", "datacast", "pam", "bench", "emulate", "scale"];
+const FOLDERS: [&str; 8] = ["ppush", "scdp", "datacast", "pam", "courier", "bench", "emulate", "scale"];
 
 /// Every experiment file, by id.
 fn shipped(wanted: &[String]) -> BTreeMap<String, String> {

@@ -20,6 +20,7 @@ mod fluid_datacast;
 mod fluid_pam;
 mod network;
 mod packet;
+mod shuffle;
 mod stage;
 mod trees;
 
@@ -78,6 +79,7 @@ pub fn run_job(job: &Job, watch: &mut dyn FnMut(Progress)) -> Result<Tables, Run
     }
     match job.engine() {
         Engine::Packet if job.scenario.scheme == Scheme::Cast => cast::run(&job.scenario, job.seed, watch),
+        Engine::Packet if job.scenario.scheme.is_shuffle() => shuffle::run(&job.scenario, job.seed, watch),
         Engine::Packet => packet::run(&job.scenario, job.seed, watch),
         Engine::Flow if job.scenario.scheme.is_for_groups() => {
             flow_group::run(&job.scenario, job.seed, watch)

@@ -31,7 +31,7 @@ pub use faults::{Action, Fault, LossPlace, Target};
 pub use network::NetworkTextError;
 pub use pam::{PamSpec, RankPolicy, RepairBy};
 pub use ports::{Amount, PortClass, PortSpec, Service, StaleOrRepaired, Trim, WhenFull};
-pub use scheme::{ParseSchemeError, Scheme};
+pub use scheme::{ParseSchemeError, Scheme, ShuffleOrder};
 pub use swarm::SwarmSpec;
 pub use transport::{Assignment, DataClass, Decode, LossResponse, Machines, PullSpec, TransportSpec};
 

@@ -23,6 +23,7 @@ mod group;
 mod multicasts;
 mod requests;
 mod sessions;
+mod shuffle;
 mod sizes;
 
 pub use cast::{By, CastText, Get, Wish};
@@ -30,6 +31,7 @@ pub(crate) use group::{failing, order as group_order};
 pub use multicasts::{DrawnDeadlines, Replaced, Spread};
 pub use requests::Access;
 pub(crate) use requests::Arriving;
+pub use shuffle::{Buffers, Jobs, ShuffleText};
 pub use sizes::{SizeTable, Sizes};
 
 /// What a workload must know of the network.
@@ -243,6 +245,8 @@ pub enum Workload {
     },
     /// One object to many hosts, by the scheme `cast` alone.
     Cast(Box<CastText>),
+    /// Jobs of MapReduce, by the schemes of shuffles alone.
+    Shuffle(Box<ShuffleText>),
 }
 
 /// A flow of [`Workload::LongFlows`].

@@ -6,7 +6,7 @@
 use headwater_units::{BitRate, Bytes};
 use headwater_wire::{Class, Ecn};
 
-use crate::Claim;
+use crate::{Claim, ClassMap};
 
 /// Where a frame goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,6 +26,11 @@ pub trait Frame: Clone {
     fn len(&self) -> Bytes;
     /// The class that chooses its queue.
     fn class(&self) -> Class;
+    /// Which queue takes it, by the port's map of classes. Frames that know more than the classes of the wire may choose themselves.
+    #[inline]
+    fn queue(&self, classes: &ClassMap) -> usize {
+        classes.queue(self.class())
+    }
     /// The ECN field of its IP header.
     fn ecn(&self) -> Ecn;
     /// Sets CE. A port calls it only on ECN-capable frames (any [`Frame::ecn`] but [`Ecn::NotEct`]).

@@ -212,7 +212,7 @@ impl<F: Frame> Port<F> {
             self.settle(now);
         }
         let len = frame.len().get();
-        let queue = self.queues.classes().queue(frame.class());
+        let queue = frame.queue(self.queues.classes());
         if self.queues.count_if_quiet(queue, len) {
             self.take_in(now, queue, len, frame, 0)
         } else {
@@ -239,7 +239,7 @@ impl<F: Frame> Port<F> {
             Err(dropped) => return Offered::Dropped(dropped),
         };
         let len = frame.len().get();
-        let queue = self.queues.classes().queue(frame.class());
+        let queue = frame.queue(self.queues.classes());
         self.queues.count(queue, len);
         self.take_in(now, queue, len, frame, ahead.packets)
     }
@@ -262,13 +262,13 @@ impl<F: Frame> Port<F> {
     /// Marks or trims a frame that finds much, or else gives it back to be dropped, and counts that.
     fn admit_at_bounds(&mut self, ahead: Occupancy, mut frame: F) -> Result<F, F> {
         let arrived = frame.len().get();
-        let queue = self.queues.classes().queue(frame.class());
+        let queue = frame.queue(self.queues.classes());
         let mut admitted = self.queues.admits(queue, ahead, arrived);
         let mut saved = Occupancy::default();
         if admitted.is_none() && self.when_full == WhenFull::Trim && frame.trim() {
             let len = frame.len().get();
             assert!(len <= arrived, "trimming made a frame of {arrived} bytes longer: {len}");
-            let queue = self.queues.classes().queue(frame.class());
+            let queue = frame.queue(self.queues.classes());
             admitted = self.queues.admits(queue, ahead, len);
             saved = Occupancy { packets: 1, bytes: arrived - len };
         }

@@ -102,6 +102,12 @@ pub enum ScenarioError {
         "scheme {0} and this workload do not go together: `cast` is for workloads of kind \"cast\", and no other scheme is"
     )]
     NotCast(Scheme),
+    /// A workload of shuffles without a scheme for it, or the other way round.
+    #[error(
+        "scheme {0} and this workload do not go together: hadoop, courier and those with a scheduler (aalo+courier) are for workloads of \
+         kind \"shuffle\", and no other scheme is"
+    )]
+    NotShuffle(Scheme),
     /// Casts by other machines than the product's.
     #[error("the scheme cast runs the product's machines: write transport = {{ machines = \"product\" }}")]
     CastMachines,
@@ -130,6 +136,9 @@ impl Scenario {
         let tasks = self.plan(&network, 1)?;
         if matches!(self.workload, Workload::Cast(_)) != (self.scheme == Scheme::Cast) {
             return Err(ScenarioError::NotCast(self.scheme));
+        }
+        if matches!(self.workload, Workload::Shuffle(_)) != self.scheme.is_shuffle() {
+            return Err(ScenarioError::NotShuffle(self.scheme));
         }
         if self.scheme == Scheme::Cast && self.transport.machines != Machines::Product {
             return Err(ScenarioError::CastMachines);

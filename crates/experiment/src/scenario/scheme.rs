@@ -40,12 +40,36 @@ pub enum Scheme {
     Cubic,
     /// The product's controller and a node on each host, for workloads of kind `cast`. Not in PPUSH Table II.
     Cast,
+    /// Hadoop's reducers that fetch map outputs over DCTCP, for workloads of kind `shuffle` (Courier §V). Not in PPUSH Table II.
+    Shuffle {
+        /// Who orders flows.
+        order: ShuffleOrder,
+        /// Courier's agents carry flows; else each has a connection.
+        courier: bool,
+    },
+}
+
+/// Who orders the flows of a shuffle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ShuffleOrder {
+    /// Nobody.
+    None,
+    /// Aalo, by rates.
+    Aalo,
+    /// Sincronia, by classes.
+    Sincronia,
+    /// The stand-in for Django, by rates of a bounded number of flows.
+    DjangoLike,
 }
 
 /// A name that is not a [`Scheme`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("unknown scheme '{0}'; there are {list}", list = names())]
 pub struct ParseSchemeError(pub String);
+
+const fn shuffle(order: ShuffleOrder, courier: bool) -> Scheme {
+    Scheme::Shuffle { order, courier }
+}
 
 const fn ppush(pool: bool, weigh: bool) -> Scheme {
     Scheme::Ppush { pool, weigh }
@@ -68,6 +92,14 @@ const NAMES: &[(Scheme, &str)] = &[
     (Scheme::BtOptimized, "bt-optimized"),
     (Scheme::Cubic, "cubic"),
     (Scheme::Cast, "cast"),
+    (shuffle(ShuffleOrder::None, false), "hadoop"),
+    (shuffle(ShuffleOrder::None, true), "courier"),
+    (shuffle(ShuffleOrder::Aalo, false), "aalo+hadoop"),
+    (shuffle(ShuffleOrder::Aalo, true), "aalo+courier"),
+    (shuffle(ShuffleOrder::Sincronia, false), "sincronia+hadoop"),
+    (shuffle(ShuffleOrder::Sincronia, true), "sincronia+courier"),
+    (shuffle(ShuffleOrder::DjangoLike, false), "django-like"),
+    (shuffle(ShuffleOrder::DjangoLike, true), "django-like+courier"),
 ];
 
 fn names() -> String {
@@ -104,9 +136,14 @@ impl Scheme {
         matches!(self, Scheme::Datacast | Scheme::BtCornet | Scheme::BtOptimized)
     }
 
+    /// Whether it is for shuffles and nothing else (Courier §V).
+    pub(crate) fn is_shuffle(self) -> bool {
+        matches!(self, Scheme::Shuffle { .. })
+    }
+
     /// Whether it can be named for flows beside a workload of another scheme.
     pub(crate) fn may_be_beside(self) -> bool {
-        self.delivery().is_none() && !self.is_for_groups() && self != Scheme::Cast
+        self.delivery().is_none() && !self.is_for_groups() && self != Scheme::Cast && !self.is_shuffle()
     }
 }
 

@@ -75,6 +75,11 @@ impl Workload {
                 incast(network, senders, drawn.then_some(seed), receiver, packets)?
             }
             Workload::Cast(cast) => cast.plan(network.hosts)?,
+            // Its jobs are no tasks of one receiver each.
+            Workload::Shuffle(shuffle) => {
+                shuffle.check(network.hosts)?;
+                Vec::new()
+            }
         };
         check(&tasks, network)?;
         // Stable: tasks of one moment stay in the order of the file.

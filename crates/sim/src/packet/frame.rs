@@ -6,7 +6,7 @@
 use std::num::NonZeroU64;
 
 use headwater_machine::Packet;
-use headwater_switch::{Claim, Destination, Frame};
+use headwater_switch::{Claim, ClassMap, Destination, Frame};
 use headwater_units::{BitRate, Bytes};
 use headwater_wire::{Body, Class, Ecn};
 
@@ -18,22 +18,25 @@ const TRIMMED: u32 = 64;
 pub(super) struct SimFrame {
     /// The number of its message's place, counted from one, and above it whom it is for.
     ends: NonZeroU64,
-    /// Its hash, and above it length in [`LEN_BITS`], whether it can be cut, class and ECN field.
+    /// Its hash, and above it length in [`LEN_BITS`], whether it can be cut, class and ECN field. The class is one of the wire's, or,
+    /// above [`ORDERED`], one of eight for data that only simulated networks have.
     rest: u64,
 }
 
 const LEN_AT: u32 = 32;
-const LEN_BITS: u32 = 26;
+const LEN_BITS: u32 = 25;
 const WHOLE: u64 = 1 << (LEN_AT + LEN_BITS);
 const CLASS_AT: u32 = LEN_AT + LEN_BITS + 1;
-const ECN_AT: u32 = CLASS_AT + 3;
+const ECN_AT: u32 = CLASS_AT + 4;
+/// Of a class that is none of the wire's; the three bits below say which.
+const ORDERED: u64 = 8 << CLASS_AT;
 const HASH: u64 = u32::MAX as u64;
 
 impl SimFrame {
     /// A frame of so many bytes on the line, all headers included, that no switch can cut; its message is kept at `body`.
     #[inline]
     pub(super) fn new(body: u32, to: u32, len: u32, class: Class, ecn: Ecn) -> Self {
-        assert!(len < 1 << LEN_BITS, "a frame has less than 64 MiB, not {len} bytes");
+        assert!(len < 1 << LEN_BITS, "a frame has less than 32 MiB, not {len} bytes");
         let rest = u64::from(len) << LEN_AT | (class as u64) << CLASS_AT | (ecn as u64) << ECN_AT;
         SimFrame { ends: ends(body, to), rest }
     }
@@ -61,6 +64,12 @@ impl SimFrame {
     pub(super) fn with_hash(self, hash: u32) -> Self {
         SimFrame { rest: self.rest & !HASH | u64::from(hash), ..self }
     }
+    /// The same frame in one of eight classes of data, 0 first, behind control: see [`SimFrame::queue`].
+    #[inline]
+    pub(super) fn ordered(self, class: u8) -> Self {
+        let cleared = self.rest & !(15 << CLASS_AT);
+        SimFrame { rest: cleared | ORDERED | u64::from(class & 7) << CLASS_AT, ..self }
+    }
     /// The same frame if it carries a symbol, which a switch may cut off.
     #[inline]
     pub(super) fn whole(self) -> Self {
@@ -85,13 +94,22 @@ impl Frame for SimFrame {
     }
     #[inline]
     fn class(&self) -> Class {
-        match self.rest >> CLASS_AT & 7 {
+        match self.rest >> CLASS_AT & 15 {
             0 => Class::Control,
             1 => Class::Bulk,
             2 => Class::Gentle,
             3 => Class::First,
             4 => Class::Second,
-            _ => Class::Third,
+            5 => Class::Third,
+            _ => Class::Bulk,
+        }
+    }
+    /// A frame of one of the eight classes of data goes to the queue of its number, behind that of control.
+    #[inline]
+    fn queue(&self, classes: &ClassMap) -> usize {
+        match self.rest & ORDERED {
+            0 => classes.queue(self.class()),
+            _ => 1 + (self.rest >> CLASS_AT & 7) as usize,
         }
     }
     #[inline]
@@ -309,7 +327,21 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "less than 64 MiB")]
+    fn a_frame_of_an_ordered_class_keeps_all_else_and_goes_to_its_own_queue() {
+        let ecns = [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce];
+        for (class, ecn) in (0..8).flat_map(|class| ecns.map(|ecn| (class, ecn))) {
+            let plain =
+                SimFrame::new(3, 4, (1 << LEN_BITS) - 1, Class::Third, ecn).with_hash(u32::MAX).whole();
+            let frame = plain.ordered(7 - class).ordered(class);
+            let all = |it: &SimFrame| (it.len(), it.ecn(), it.is_whole(), it.flow_hash(), it.body(), it.to());
+            assert_eq!(all(&frame), all(&plain));
+            assert_eq!(frame.queue(&ClassMap::levels()), 1 + usize::from(class));
+            assert_eq!((plain.queue(&ClassMap::levels()), plain.class()), (3, Class::Third));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "less than 32 MiB")]
     fn a_frame_that_is_too_long_for_its_bits_is_refused() {
         SimFrame::new(0, 0, 1 << LEN_BITS, Class::Bulk, Ecn::NotEct);
     }

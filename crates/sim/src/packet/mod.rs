@@ -9,7 +9,8 @@
 //! A run is a pure function of its [`Setup`]: integer time, one agenda in a fixed order, randomness from the seed alone.
 //! Symbols are names; with `carry_bytes` every message is also written and read by `wire`, and the true codec decodes.
 //!
-//! [`cast`] has the same network under whole nodes, with the product's controller beside it.
+//! [`cast`] has the same network under whole nodes, with the product's controller beside it; [`shuffle`] under Hadoop's jobs, with
+//! Courier's agents or without.
 
 mod agenda;
 mod assembly;
@@ -24,6 +25,7 @@ mod path_numbers;
 mod records;
 mod segments;
 mod setup;
+pub mod shuffle;
 mod world;
 
 use headwater_units::Time;

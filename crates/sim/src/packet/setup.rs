@@ -355,6 +355,9 @@ pub enum SetupError {
     /// A switch cannot be as asked for.
     #[error(transparent)]
     Switch(#[from] headwater_switch::SwitchError),
+    /// A coflow scheduler, or a limit of Courier's, cannot be as asked for.
+    #[error(transparent)]
+    Plan(#[from] headwater_policy::PlanError),
     /// A task names a host that is not there.
     #[error("task '{task}' names host {host}; there are {hosts}")]
     NoSuchHost {

@@ -177,7 +177,7 @@ pub(super) fn node(host: u32) -> NodeId {
     NodeId(id)
 }
 
-fn host_of(node: NodeId) -> u32 {
+pub(super) fn host_of(node: NodeId) -> u32 {
     u32::from_be_bytes(node.0[..4].try_into().expect("4 bytes")).wrapping_sub(1)
 }
 

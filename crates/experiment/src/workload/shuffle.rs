@@ -1,0 +1,291 @@
+//! Jobs of MapReduce whose reducers fetch map outputs, by the schemes `hadoop`, `courier` and those with a scheduler.
+
+use std::sync::OnceLock;
+
+use headwater_sim::packet::shuffle::{JobPlan, ReducerPlan};
+use headwater_units::{Bytes, Duration, TaskId, Time};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+
+use super::WorkloadError;
+use super::coflow_trace::{CoflowTrace, TraceCoflow};
+use crate::text;
+
+/// The public trace (`data/SOURCES.md`).
+static PUBLIC: &[u8] = include_bytes!("../../data/fb2010-1hr-150-0.txt");
+
+/// Jobs, Hadoop's limits, and the constants of schedulers and Courier.
+///
+/// `shrink` divides sizes and arrivals of the trace, Aalo's first threshold and period, the stand-in for Django's period, MinSize and
+/// the block alike: a run at the trace's own scale is 2.4 * 10^9 packets.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShuffleText {
+    /// Which jobs.
+    pub jobs: Jobs,
+    /// The common factor; 1 if absent.
+    #[serde(default = "one")]
+    pub shrink: f64,
+    /// Reducers that a host runs at once; 20 (Courier §V). Any number if 0.
+    #[serde(default = "ShuffleText::usual_slots")]
+    pub slots: u32,
+    /// Map outputs that a reducer fetches at once; 5 (Hadoop's default). Any number if 0.
+    #[serde(default = "ShuffleText::usual_fetches")]
+    pub fetches: u32,
+    /// Whether the outputs that a host has for one reducer are one flow.
+    #[serde(default = "yes")]
+    pub combiner: bool,
+    /// One way of a request or an order, beside the network; 2 us, two links.
+    #[serde(default = "ShuffleText::usual_delay", with = "text::one")]
+    pub delay: Duration,
+    /// What a timer ticks in: the least allowance for variation of a timeout; 1 us.
+    #[serde(default = "ShuffleText::usual_tick", with = "text::one")]
+    pub tick: Duration,
+    /// The timeout of a connection without a sample; 2 ms, a port's buffer at 1 Gbit/s. Not below the least one.
+    #[serde(default = "ShuffleText::usual_first_timeout", with = "text::one")]
+    pub first_timeout: Duration,
+    /// Classes of data of Sincronia, 1 to 8.
+    #[serde(default = "ShuffleText::usual_classes")]
+    pub classes: u8,
+    /// How the classes of a port share its buffer.
+    #[serde(default)]
+    pub buffers: Buffers,
+    /// From where each class marks; as the port if absent.
+    #[serde(default, with = "text::maybe", skip_serializing_if = "Option::is_none")]
+    pub class_mark: Option<Bytes>,
+    /// Whether a connection that changes its class begins with the first window again (Courier §IV-A).
+    #[serde(default = "yes")]
+    pub restart_window: bool,
+    /// Aalo's first threshold; 10 MiB.
+    #[serde(default = "ShuffleText::usual_first_queue", with = "text::one")]
+    pub first_queue: Bytes,
+    /// How often Aalo's hosts and coordinator talk; 10 ms.
+    #[serde(default = "ShuffleText::usual_sync", with = "text::one")]
+    pub sync: Duration,
+    /// The most lanes into a host (MaxNum). Any number if 0.
+    #[serde(default)]
+    pub max_num: u32,
+    /// The most lanes of a pair of hosts; 1. Any number if 0, which takes a MaxNum.
+    #[serde(default = "ShuffleText::usual_per_pair")]
+    pub max_per_pair: u32,
+    /// MinSize; 1 MiB.
+    #[serde(default = "ShuffleText::usual_min_size", with = "text::one")]
+    pub min_size: Bytes,
+    /// The block; 64 KiB (Courier §VI-C).
+    #[serde(default = "ShuffleText::usual_block", with = "text::one")]
+    pub block: Bytes,
+    /// Blocks under way in a lane; 2.
+    #[serde(default = "ShuffleText::usual_pipeline")]
+    pub pipeline: u32,
+    /// The most flows of a host by the stand-in for Django.
+    #[serde(default = "ShuffleText::usual_django_flows")]
+    pub django_flows: u32,
+}
+
+/// Where jobs come from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "from", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Jobs {
+    /// The public trace: racks become hosts, and sizes grow by hosts per rack, so that ports carry the load that they carried there.
+    Facebook {
+        /// Its first so many coflows; all 526 if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        first: Option<u32>,
+        /// Sizes times this, before shrinking.
+        #[serde(default = "one")]
+        sizes: f64,
+        /// Times between arrivals times this, before shrinking.
+        #[serde(default = "one")]
+        gaps: f64,
+    },
+    /// The same job so many times at once, mappers on the first half of the hosts and reducers on the second, evenly (Courier Fig. 1).
+    Grid {
+        /// Jobs (Courier n).
+        coflows: u32,
+        /// Mappers of each, over all its hosts (Courier m).
+        mappers: u32,
+        /// Reducers of each, over all its hosts (Courier r).
+        reducers: u32,
+        /// From each mapper to each reducer.
+        #[serde(with = "text::one")]
+        bytes: Bytes,
+    },
+}
+
+/// How the classes of a port share its buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Buffers {
+    /// One pool for all of them.
+    #[default]
+    Pool,
+    /// Each has an equal part.
+    PerClass,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl ShuffleText {
+    fn usual_slots() -> u32 {
+        20
+    }
+    fn usual_fetches() -> u32 {
+        5
+    }
+    fn usual_delay() -> Duration {
+        Duration::from_micros(2)
+    }
+    fn usual_tick() -> Duration {
+        Duration::from_micros(1)
+    }
+    fn usual_first_timeout() -> Duration {
+        Duration::from_millis(2)
+    }
+    fn usual_classes() -> u8 {
+        8
+    }
+    fn usual_first_queue() -> Bytes {
+        Bytes::mib(10)
+    }
+    fn usual_sync() -> Duration {
+        Duration::from_millis(10)
+    }
+    fn usual_per_pair() -> u32 {
+        1
+    }
+    fn usual_min_size() -> Bytes {
+        Bytes::mib(1)
+    }
+    fn usual_block() -> Bytes {
+        Bytes::kib(64)
+    }
+    fn usual_pipeline() -> u32 {
+        2
+    }
+    fn usual_django_flows() -> u32 {
+        20
+    }
+
+    /// A size of the trace's scale in this run.
+    pub(crate) fn shrunk(&self, bytes: Bytes) -> Bytes {
+        Bytes::new(((bytes.get() as f64 / self.shrink).round() as u64).max(1))
+    }
+
+    /// A time of the trace's scale in this run.
+    pub(crate) fn shrunk_time(&self, time: Duration) -> Duration {
+        Duration::from_secs_f64(time.as_secs_f64() / self.shrink).max(Duration::from_micros(1))
+    }
+
+    /// Whether all of it is in range.
+    ///
+    /// # Errors
+    /// [`WorkloadError`].
+    pub(crate) fn check(&self, hosts: u32) -> Result<(), WorkloadError> {
+        let range = |what, value: f64, ok: bool, must| match ok {
+            true => Ok(()),
+            false => Err(WorkloadError::OutOfRange { what, value, must }),
+        };
+        let finite = |x: f64| x.is_finite() && x > 0.0;
+        range("workload.shrink", self.shrink, finite(self.shrink) && self.shrink >= 1.0, "at least 1")?;
+        range("workload.classes", self.classes.into(), (1..=8).contains(&self.classes), "1 to 8")?;
+        range("workload.pipeline", self.pipeline.into(), self.pipeline > 0, "at least 1")?;
+        range("workload.block", self.block.get() as f64, self.block > Bytes::ZERO, "at least 1 B")?;
+        let bounded = self.max_num > 0 || self.max_per_pair > 0;
+        range(
+            "workload.max_per_pair",
+            0.0,
+            bounded,
+            "at least 1 where max_num is 0, else lanes have no bound",
+        )?;
+        range("workload.django_flows", 0.0, self.django_flows > 0, "at least 1")?;
+        range("fabric's hosts", hosts.into(), (2..=4096).contains(&hosts), "2 to 4096 for a shuffle")?;
+        match self.jobs {
+            Jobs::Facebook { first, sizes, gaps } => {
+                let first = first.unwrap_or(1);
+                range("workload.jobs.first", first.into(), first > 0, "at least 1")?;
+                range("workload.jobs.sizes", sizes, finite(sizes), "above 0")?;
+                range("workload.jobs.gaps", gaps, finite(gaps), "above 0")
+            }
+            Jobs::Grid { coflows, mappers, reducers, .. } => {
+                let least = coflows.min(mappers).min(reducers);
+                range("workload.jobs of a grid", least.into(), least > 0, "at least 1 of each")
+            }
+        }
+    }
+
+    /// The jobs on so many hosts, ascending by arrival.
+    pub(crate) fn plan(&self, hosts: u32, seed: u64) -> Vec<JobPlan> {
+        match self.jobs {
+            Jobs::Facebook { first, sizes, gaps } => self.facebook(hosts, first, (sizes, gaps), seed),
+            Jobs::Grid { coflows, mappers, reducers, bytes } => {
+                let half = hosts / 2;
+                let bytes = self.shrunk(bytes);
+                let reducer = |number: u32| ReducerPlan {
+                    host: half + number % (hosts - half),
+                    outputs: (0..mappers).map(|mapper| (mapper % half, bytes)).collect(),
+                };
+                let job = |task| JobPlan {
+                    task: TaskId(u64::from(task)),
+                    at: Time::ZERO,
+                    reducers: (0..reducers).map(reducer).collect(),
+                };
+                (0..coflows).map(job).collect()
+            }
+        }
+    }
+
+    fn facebook(&self, hosts: u32, first: Option<u32>, (sizes, gaps): (f64, f64), seed: u64) -> Vec<JobPlan> {
+        let trace = public_trace();
+        let racks = u32::from(trace.ports);
+        let scale = sizes * f64::from(hosts) / f64::from(racks) / self.shrink;
+        let most = first.map_or(usize::MAX, |first| first as usize);
+        let mut jobs: Vec<JobPlan> = Vec::new();
+        for coflow in trace.coflows.iter().take(most) {
+            let mut places =
+                Places { hosts, racks, rng: ChaCha8Rng::seed_from_u64(seed ^ coflow.id.0 << 16) };
+            let at = Time::from_nanos((coflow.arrival.as_nanos() as f64 * gaps / self.shrink).round() as u64);
+            jobs.push(JobPlan { task: coflow.id, at, reducers: reducers(coflow, scale, &mut places) });
+        }
+        jobs.sort_by_key(|job| (job.at, job.task));
+        jobs
+    }
+}
+
+fn reducers(coflow: &TraceCoflow, scale: f64, places: &mut Places) -> Vec<ReducerPlan> {
+    let mappers: Vec<u32> = coflow.mappers.iter().map(|port| places.host_of(port.0.into())).collect();
+    let reducer = |(port, bytes): &(headwater_policy::coflow::Port, Bytes)| {
+        let each = (bytes.get() as f64 * scale / mappers.len() as f64).round().max(1.0) as u64;
+        let outputs = mappers.iter().map(|host| (*host, Bytes::new(each))).collect();
+        ReducerPlan { host: places.host_of(port.0.into()), outputs }
+    };
+    coflow.reducers.iter().map(reducer).collect()
+}
+
+/// Where racks of the trace are: rack r on host r modulo the hosts, where there are fewer; else each task on any of its rack's hosts.
+struct Places {
+    hosts: u32,
+    racks: u32,
+    rng: ChaCha8Rng,
+}
+
+impl Places {
+    fn host_of(&mut self, rack: u32) -> u32 {
+        if self.hosts <= self.racks {
+            return rack % self.hosts;
+        }
+        let own = (self.hosts - 1 - rack) / self.racks + 1;
+        rack + self.racks * self.rng.random_range(0..own)
+    }
+}
+
+fn public_trace() -> &'static CoflowTrace {
+    static TRACE: OnceLock<CoflowTrace> = OnceLock::new();
+    TRACE.get_or_init(|| CoflowTrace::parse(PUBLIC).expect("the shipped trace is in order"))
+}

@@ -1,0 +1,178 @@
+//! When a coflow scheduler is asked, and what it is told.
+//!
+//! A scheduler of rates is told the flows that are open: capacity that it gave to others would stay idle. One of ranks is told all
+//! that is left of all jobs that have arrived, since it goes by sizes.
+
+use headwater_policy::coflow::{
+    Aalo, DjangoLike, Port, PortCoflow, PortDemand, PortFlow, PortPlan, Ports, Sincronia,
+};
+use headwater_policy::{PlanError, Policy};
+use headwater_units::{BitRate, Bytes, Duration, FlowId, FluidRate, Rank, TaskId, Time};
+
+use super::hadoop::{Flow, Hadoop};
+use super::setup::Order;
+
+/// A scheduler and what it knows.
+pub(super) struct Scheduler {
+    rule: Rule,
+    /// By job: what it is known to have sent.
+    known_sent: Vec<u64>,
+    /// By job: its rank.
+    ranks: Vec<Rank>,
+    /// By flow: its rate.
+    rates: Vec<FluidRate>,
+    pub(super) plans: u64,
+}
+
+enum Rule {
+    None,
+    Rates { policy: Box<dyn Policy<PortDemand, PortPlan>>, period: Duration },
+    Ranks(Sincronia),
+}
+
+/// What a plan was for.
+pub(super) enum Planned {
+    Nothing,
+    /// Every open flow has a rate.
+    Rates,
+    /// Every job has a rank.
+    Ranks,
+}
+
+impl Scheduler {
+    pub(super) fn new(order: &Order, hosts: u16, rate: BitRate, hadoop: &Hadoop) -> Result<Self, PlanError> {
+        let ports = Ports::even(hosts, rate);
+        let rule = match order {
+            Order::None => Rule::None,
+            Order::Aalo(queues) => {
+                let policy = Aalo { queues: queues.clone(), ..Aalo::new(ports) };
+                Rule::Rates { policy: Box::new(policy), period: queues.period }
+            }
+            Order::Sincronia => Rule::Ranks(Sincronia),
+            Order::DjangoLike { flows, period } => {
+                Rule::Rates { policy: Box::new(DjangoLike::new(ports, *flows)?), period: *period }
+            }
+        };
+        Ok(Scheduler {
+            rule,
+            known_sent: vec![0; hadoop.jobs.len()],
+            ranks: vec![Rank::LAST; hadoop.jobs.len()],
+            rates: vec![FluidRate::ZERO; hadoop.flows.len()],
+            plans: 0,
+        })
+    }
+
+    /// Whether it is asked when flows begin and end.
+    pub(super) fn follows_flows(&self) -> bool {
+        matches!(self.rule, Rule::Rates { .. })
+    }
+
+    /// Whether it is asked when jobs come and go.
+    pub(super) fn follows_jobs(&self) -> bool {
+        matches!(self.rule, Rule::Ranks(_))
+    }
+
+    /// How often it hears what coflows have sent.
+    pub(super) fn period(&self) -> Option<Duration> {
+        match &self.rule {
+            Rule::Rates { period, .. } => Some(*period),
+            Rule::None | Rule::Ranks(_) => None,
+        }
+    }
+
+    pub(super) fn rank(&self, job: u32) -> Rank {
+        self.ranks[job as usize]
+    }
+
+    pub(super) fn rate(&self, flow: u32) -> FluidRate {
+        self.rates[flow as usize]
+    }
+
+    /// It hears what coflows have sent; whether that may change its plan.
+    pub(super) fn hear(&mut self, hadoop: &Hadoop) -> bool {
+        let Rule::Rates { policy, .. } = &self.rule else { return false };
+        let mut matters = false;
+        for (known, job) in self.known_sent.iter_mut().zip(&hadoop.jobs) {
+            if !job.is_running() || *known == job.sent {
+                continue;
+            }
+            let limit = policy.next_threshold(Bytes::new(*known));
+            matters |= limit.is_none_or(|limit| Bytes::new(job.sent) >= limit);
+            *known = job.sent;
+        }
+        matters
+    }
+
+    /// Asks.
+    pub(super) fn plan(&mut self, now: Time, hadoop: &Hadoop) -> Planned {
+        self.plans += 1;
+        match &self.rule {
+            Rule::None => Planned::Nothing,
+            Rule::Rates { policy, .. } => {
+                let demand = self.open_flows(hadoop);
+                let plan = policy.plan(now, &demand).expect("the demand is in order");
+                let PortPlan::Rates(rates) = plan else { panic!("a policy of rates gives rates") };
+                for ((_, flow), rate) in demand.flows().zip(rates) {
+                    self.rates[flow.flow.0 as usize] = rate;
+                }
+                Planned::Rates
+            }
+            Rule::Ranks(policy) => {
+                let demand = all_left(hadoop);
+                let plan = policy.plan(now, &demand).expect("the demand is in order");
+                let PortPlan::Ranks(ranks) = plan else { panic!("a policy of ranks gives ranks") };
+                for ((at, _), rank) in demand.flows().zip(ranks) {
+                    let job = demand.coflows[at].task.0 as usize;
+                    self.ranks[job] = rank.unwrap_or(Rank::LAST);
+                }
+                Planned::Ranks
+            }
+        }
+    }
+
+    fn open_flows(&self, hadoop: &Hadoop) -> PortDemand {
+        let mut demand = PortDemand::default();
+        for (job, from, to, number) in &hadoop.active {
+            let Flow { left, .. } = hadoop.flows[*number as usize];
+            let flow = PortFlow {
+                flow: FlowId(u64::from(*number)),
+                remaining: Some(Bytes::new(left.max(1))),
+                source: Port(*from),
+                receiver: Port(*to),
+            };
+            match demand.coflows.last_mut().filter(|coflow| coflow.task.0 == u64::from(*job)) {
+                Some(coflow) => coflow.flows.push(flow),
+                None => demand.coflows.push(PortCoflow {
+                    task: TaskId(u64::from(*job)),
+                    arrival: hadoop.jobs[*job as usize].row.arrival,
+                    weight: 1.0,
+                    sent: Bytes::new(self.known_sent[*job as usize]),
+                    flows: vec![flow],
+                }),
+            }
+        }
+        demand
+    }
+}
+
+/// One flow for all that is left of a job between two hosts.
+fn all_left(hadoop: &Hadoop) -> PortDemand {
+    let running = (0..).zip(&hadoop.jobs).filter(|(_, job)| job.is_running());
+    let coflows = running.map(|(number, job)| {
+        let left = job.left.iter().filter(|(_, left)| **left > 0);
+        let flow = |((from, to), left): (&(u16, u16), &u64)| PortFlow {
+            flow: FlowId(u64::from(*from) << 16 | u64::from(*to)),
+            remaining: Some(Bytes::new(*left)),
+            source: Port(*from),
+            receiver: Port(*to),
+        };
+        PortCoflow {
+            task: TaskId(number),
+            arrival: job.row.arrival,
+            weight: 1.0,
+            sent: Bytes::new(job.sent),
+            flows: left.map(flow).collect(),
+        }
+    });
+    PortDemand { coflows: coflows.filter(|coflow| !coflow.flows.is_empty()).collect() }
+}
