@@ -20,8 +20,8 @@ pub enum SenderCommand {
         /// The interval.
         every: Option<Duration>,
     },
-    /// To a sender of TCP: its packets have another class from now on, whose queues it knows nothing of; the window is again what it
-    /// was at the start (Courier §IV-A).
+    /// To a sender of TCP: its packets have another class from now on, whose queues it knows nothing of. The window is again what it was
+    /// at the start, and slow start ends at what it was before (Courier §IV-A says only that it is reset).
     RestartWindow,
 }
 

@@ -67,8 +67,8 @@ pub(super) struct TcpSender {
     paced_until: Time,
     /// Since when a relay has had nothing out, if it has sent anything.
     idle_since: Option<Time>,
-    /// The window at the start, and where slow start ends then.
-    first_window: (f64, f64),
+    /// The window at the start.
+    first_window: f64,
     /// What had been sent when recovery or the last timeout began; no other recovery begins below it (RFC 6582 §3.2).
     recover: u64,
     /// `acked` at the last timeout, to tell the first timeout of a packet from the next.
@@ -105,7 +105,7 @@ impl TcpSender {
             pace: None,
             paced_until: Time::ZERO,
             idle_since: None,
-            first_window: (whole(config.initial_window), threshold),
+            first_window: whole(config.initial_window),
             recover: 0,
             timed_out_at: None,
             stats: SenderStats::default(),
@@ -311,8 +311,7 @@ impl TcpSender {
         if self.in_flight() == 0
             && self.idle_since.is_some_and(|since| now.since(since) > self.clock.timeout())
         {
-            let (initial, _) = self.first_window;
-            self.window.shrink_to(initial);
+            self.window.shrink_to(self.first_window);
             self.idle_since = None;
         }
         self.move_edge();
@@ -323,10 +322,9 @@ impl TcpSender {
         (self.ready == self.packets && self.pace.is_none()) || self.in_flight() + 1 >= self.window.whole()
     }
 
-    /// Begins anew as if nothing were known of the path; what is out stays out.
+    /// Begins with the first window again; what is out stays out.
     fn restart_window(&mut self) {
-        let (initial, threshold) = self.first_window;
-        self.window.restart(initial, threshold);
+        self.window.restart(self.first_window);
         self.phase = Phase::Open;
         self.duplicates = 0;
         self.recover = self.highest;

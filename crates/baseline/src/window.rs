@@ -103,9 +103,11 @@ impl Window {
         self.credit = 0.0;
     }
 
-    /// As at the start.
-    pub(super) fn restart(&mut self, initial: f64, threshold: f64) {
-        *self = Window::new(initial, threshold, self.limit);
+    /// The first window again, and slow start to no more than it was: what is known of the path's share still bounds it.
+    pub(super) fn restart(&mut self, initial: f64) {
+        self.threshold = self.threshold.min(self.size).max(LEAST);
+        self.size = initial.min(self.limit);
+        self.credit = 0.0;
     }
 
     fn halve_threshold(&mut self, in_flight: u64) {

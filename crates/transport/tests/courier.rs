@@ -72,7 +72,7 @@ struct Driver {
     most: usize,
     /// Asked for and not answered.
     out: Vec<Request>,
-    lanes: BTreeMap<LaneId, (u8, Option<FluidRate>)>,
+    lanes: BTreeMap<LaneId, Option<FluidRate>>,
     /// Bytes asked for of each flow, and those that are here.
     asked: BTreeMap<FlowId, u64>,
     here: BTreeMap<FlowId, BTreeMap<u64, u64>>,
@@ -139,8 +139,8 @@ impl Driver {
                     self.out.push(request);
                     self.order.push(request);
                 }
-                Output::Event(CourierEvent::Lane { lane, class, rate }) => {
-                    self.lanes.insert(lane, (class, rate));
+                Output::Event(CourierEvent::Lane { lane, rate }) => {
+                    self.lanes.insert(lane, rate);
                     assert!(self.lanes.len() <= self.most, "at most MaxNum lanes run");
                 }
                 Output::Event(CourierEvent::Idle(lane)) => assert!(self.lanes.remove(&lane).is_some()),
@@ -309,6 +309,26 @@ fn a_pair_of_two_ranks_drains_though_the_scheduler_stays_silent() {
 }
 
 #[test]
+fn each_rank_of_a_pair_travels_in_its_class_and_what_is_under_way_stays_where_it_is() {
+    let mut driver = Driver::new(1);
+    driver.want(1, 0, 6 * BLOCK, 6 * BLOCK, Share::Rank(Rank::new(20)));
+    assert!(driver.out.iter().all(|it| it.lane.class == 7), "past the last class: the last");
+    driver.want(2, 0, 3 * BLOCK, 3 * BLOCK, Share::Rank(Rank::new(2)));
+    let (old, new): (Vec<&Request>, Vec<&Request>) = driver.out.iter().partition(|it| it.flow == FlowId(1));
+    assert_eq!((old.len(), new.len()), (2, 2), "another class has places of its own");
+    assert!(new.iter().all(|it| it.lane.class == 2));
+    assert_eq!(driver.lanes.len(), 1, "and one lane runs");
+    while let Some(at) = driver.out.iter().position(|it| it.flow == FlowId(2)) {
+        driver.answer(at);
+    }
+    assert_eq!(driver.done, [FlowId(2)]);
+    while !driver.out.is_empty() {
+        driver.answer(0);
+    }
+    driver.check_whole(FlowId(1), 6 * BLOCK);
+}
+
+#[test]
 fn one_stalled_consumer_delays_nobody() {
     let mut driver = Driver::new(1);
     driver.want(1, 0, 10 * BLOCK, BLOCK, Share::Rank(Rank::FIRST));
@@ -373,7 +393,7 @@ fn lanes_carry_the_rates_of_their_members_and_who_has_none_waits() {
     driver.want(1, 0, 40 * BLOCK, 40 * BLOCK, Share::Rate(FluidRate::ZERO));
     driver.want(2, 0, 40 * BLOCK, 40 * BLOCK, Share::Rate(FluidRate::new(3e8)));
     driver.want(3, 0, 40 * BLOCK, 40 * BLOCK, Share::Rate(FluidRate::new(1e8)));
-    assert_eq!(driver.lanes.values().next(), Some(&(0, Some(FluidRate::new(4e8)))));
+    assert_eq!(driver.lanes.values().next(), Some(&Some(FluidRate::new(4e8))));
     for _ in 0..38 {
         driver.answer(0);
     }

@@ -133,7 +133,7 @@ fn order_of(order: ShuffleOrder, text: &ShuffleText) -> Order {
 
 fn agents(scenario: &Scenario, text: &ShuffleText) -> Carrier {
     let bound = |number: u32| (number > 0).then_some(number);
-    let block = text.shrunk(text.block);
+    let block = text.block;
     let limits = Limits {
         max_num: bound(text.max_num).unwrap_or(u32::MAX),
         min_size: text.shrunk(text.min_size),

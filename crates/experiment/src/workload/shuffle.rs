@@ -17,8 +17,8 @@ static PUBLIC: &[u8] = include_bytes!("../../data/fb2010-1hr-150-0.txt");
 
 /// Jobs, Hadoop's limits, and the constants of schedulers and Courier.
 ///
-/// `shrink` divides sizes and arrivals of the trace, Aalo's first threshold and period, the stand-in for Django's period, MinSize and
-/// the block alike: a run at the trace's own scale is 2.4 * 10^9 packets.
+/// `shrink` divides sizes and arrivals of the trace, Aalo's first threshold and period, the stand-in for Django's period, and MinSize
+/// alike: a run at the trace's own scale is 2.4 * 10^9 packets. Blocks, round trips, timeouts and buffers stay what they are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShuffleText {

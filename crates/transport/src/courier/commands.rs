@@ -14,12 +14,15 @@ pub struct PairId {
     pub path: Option<PathId>,
 }
 
-/// A connection of a pair.
+/// A connection of a pair. What is under way in one class stays there: where switches keep buffers apart by class, another class is
+/// another connection, whose window begins anew (Courier §IV-A).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LaneId {
     /// Between whom.
     pub pair: PairId,
-    /// Which of its lanes, from 0.
+    /// The class that its data travels in, 0 first.
+    pub class: u8,
+    /// Which of the pair's lanes of that class, from 0.
     pub number: u32,
 }
 
@@ -30,8 +33,8 @@ pub struct CourierConfig {
     pub block: Bytes,
     /// Blocks that may be asked for in a lane and not be here, at least 1. Two: while one is on its way, the peer's agent has another.
     pub pipeline: u32,
-    /// Data classes of the network, at least 1: a pair's lanes travel in the class of its first rank, ranks past the last class in the
-    /// last. Eight, as IP precedence has (Courier §V, "whose DSCP is the highest").
+    /// Data classes of the network, at least 1: a pair's lanes are in the class of its first rank that has something to ask for, ranks
+    /// past the last class in the last. Eight, as IP precedence has (Courier §V, "whose DSCP is the highest").
     pub classes: u8,
     /// Lanes are chosen anew at most so often; ours: 10 ms on real hosts, none in the paper.
     pub hold: Duration,
@@ -147,17 +150,14 @@ pub struct Request {
 pub enum CourierEvent {
     /// Ask for this block.
     Request(Request),
-    /// A lane runs from now on in this class and at most at this rate: a new one, or one that changes. Where switches keep buffers
-    /// apart by class, the window is to begin anew with another class (Courier §IV-A).
+    /// A lane runs from now on at most at this rate: a new one, or one that changes.
     Lane {
         /// Which.
         lane: LaneId,
-        /// Its class, 0 first.
-        class: u8,
         /// At most this; none if the network shares itself out.
         rate: Option<FluidRate>,
     },
-    /// Nothing more will be asked for in a lane until it runs again; it may stay open.
+    /// Nothing more will be asked for in a lane until it runs again; what was is still to come, and it may stay open.
     Idle(LaneId),
     /// All of a flow is here.
     Done {

@@ -15,13 +15,21 @@ use super::{Candidate, Chosen, LaneId, PairId, Request, Schedule, Selection, Sha
 struct Lane {
     /// Blocks that were asked for in it and are not here.
     out: u32,
-    /// How it runs, if it does.
     running: Option<Running>,
 }
 
+/// How a lane runs: at most at this rate, if there is one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Running {
-    class: u8,
+    rate: Option<FluidRate>,
+}
+
+/// What the last selection gave a pair.
+#[derive(Clone, Copy, Debug)]
+struct Given {
+    pair: PairId,
+    lanes: u32,
+    /// Of each lane.
     rate: Option<FluidRate>,
 }
 
@@ -47,6 +55,7 @@ pub struct Courier<S: Selection> {
     changed: bool,
     selected_at: Option<Time>,
     signature: Option<S::Signature>,
+    given: Vec<Given>,
     /// The scheduler's last word, while it counts.
     heard_at: Option<Time>,
     stats: CourierStats,
@@ -74,6 +83,7 @@ impl<S: Selection> Courier<S> {
             changed: false,
             selected_at: None,
             signature: None,
+            given: Vec::new(),
             heard_at: None,
             stats: CourierStats::default(),
         }
@@ -221,7 +231,8 @@ impl<S: Selection> Courier<S> {
 
     /// The running lanes of a pair may have something to ask for.
     fn rouse(&mut self, pair: PairId) {
-        let lanes = LaneId { pair, number: 0 }..=LaneId { pair, number: u32::MAX };
+        let lane = |class, number| LaneId { pair, class, number };
+        let lanes = lane(0, 0)..=lane(u8::MAX, u32::MAX);
         self.eager.extend(self.lanes.range(lanes).filter(|(_, it)| it.running.is_some()).map(|(id, _)| *id));
     }
 
@@ -245,13 +256,20 @@ impl<S: Selection> Courier<S> {
         // By their names, since positions change as pairs come and go.
         if self.signature.as_ref() == Some(&signature) && self.config.most_defer.is_none() {
             self.stats.unchanged += 1;
-            return;
+            // The same lanes; but a pair may have gone on to another rank.
+            return self.run();
         }
         self.signature = Some(signature);
         self.stats.selections += 1;
         let mut chosen = self.selection.select(&candidates);
         self.pass_on_lanes(now, &ids, &mut chosen);
-        self.run(&ids, &chosen);
+        let given = |it: &Chosen| Given {
+            pair: ids[usize::from(it.pair)],
+            lanes: it.lanes,
+            rate: it.rate.map(|rate| FluidRate::new(rate.get() / f64::from(it.lanes.max(1)))),
+        };
+        self.given = chosen.iter().map(given).collect();
+        self.run();
     }
 
     /// A pair that has waited too long gets the lane of the least important one.
@@ -281,16 +299,26 @@ impl<S: Selection> Courier<S> {
         self.deferred.remove(&id);
     }
 
-    /// Starts, stops and re-weights lanes until they are those that were chosen. Whoever stays is not touched.
-    fn run(&mut self, ids: &[PairId], chosen: &[Chosen]) {
+    /// The class of what a pair asks for next.
+    fn class(&self, pair: &Pair) -> u8 {
+        let rank = pair.first_rank().unwrap_or(Rank::LAST).get();
+        rank.min(u32::from(self.config.classes) - 1) as u8
+    }
+
+    /// Starts, stops and re-weights lanes until they are those that were given. Whoever stays is not touched.
+    fn run(&mut self) {
         let mut wanted: BTreeMap<LaneId, Running> = BTreeMap::new();
-        for it in chosen {
-            let pair = ids[usize::from(it.pair)];
-            let rank = self.pairs[&pair].first_rank().unwrap_or(Rank::LAST).get();
-            let class = rank.min(u32::from(self.config.classes) - 1) as u8;
-            let rate = it.rate.map(|rate| FluidRate::new(rate.get() / f64::from(it.lanes.max(1))));
-            let lanes = (0..it.lanes).map(|number| LaneId { pair, number });
-            wanted.extend(lanes.map(|lane| (lane, Running { class, rate })));
+        for &Given { pair, lanes, rate } in &self.given {
+            // A pair that has asked for everything keeps its lanes as they are, until all of it is here.
+            let class = match self.pairs.get(&pair).filter(|it| it.is_ready()) {
+                Some(it) => self.class(it),
+                None => match self.running_class(pair) {
+                    Some(class) => class,
+                    None => continue,
+                },
+            };
+            let lanes = (0..lanes).map(|number| LaneId { pair, class, number });
+            wanted.extend(lanes.map(|lane| (lane, Running { rate })));
         }
         let running = self.lanes.iter().filter(|(_, lane)| lane.running.is_some());
         let stopped: Vec<LaneId> = running.map(|(id, _)| *id).filter(|id| !wanted.contains_key(id)).collect();
@@ -309,11 +337,16 @@ impl<S: Selection> Courier<S> {
             self.eager.insert(id);
             if before != Some(running) {
                 self.stats.lanes_started += u64::from(before.is_none());
-                let Running { class, rate } = running;
-                self.events.push_back(CourierEvent::Lane { lane: id, class, rate });
+                self.events.push_back(CourierEvent::Lane { lane: id, rate: running.rate });
             }
         }
         self.stats.most_lanes = self.stats.most_lanes.max(self.running_lanes() as u64);
+    }
+
+    fn running_class(&self, pair: PairId) -> Option<u8> {
+        let lane = |class, number| LaneId { pair, class, number };
+        let mut lanes = self.lanes.range(lane(0, 0)..=lane(u8::MAX, u32::MAX));
+        lanes.find(|(_, it)| it.running.is_some()).map(|(id, _)| id.class)
     }
 
     /// The next block that any lane can ask for.
@@ -325,6 +358,7 @@ impl<S: Selection> Courier<S> {
                 self.eager.remove(&id);
                 continue;
             };
+            let before = pair.first_rank();
             let asked = (lane.out < self.config.pipeline).then(|| pair.ask(id, self.block)).flatten();
             let Some((flow, offset, bytes, again)) = asked else {
                 self.eager.remove(&id);
@@ -333,6 +367,8 @@ impl<S: Selection> Courier<S> {
             lane.out += 1;
             self.stats.requests += 1;
             self.stats.again += u64::from(again);
+            // The next rank may be of another class.
+            self.changed |= self.config.classes > 1 && pair.is_ready() && pair.first_rank() != before;
             return Some(Request { lane: id, flow, offset: Bytes::new(offset), bytes: Bytes::new(bytes) });
         }
         None

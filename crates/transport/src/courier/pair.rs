@@ -95,11 +95,9 @@ impl Pair {
         self.members().filter(|(flow, member)| self.ring_of.contains_key(flow) || member.is_awaited())
     }
 
-    /// The first rank among them, which all blocks of the pair travel with.
+    /// The first rank that can ask for a block.
     pub(super) fn first_rank(&self) -> Option<Rank> {
-        let awaited = self.members.values().filter(|member| member.is_awaited());
-        let awaited = awaited.filter_map(|member| Some(member.place()?.0)).min();
-        self.ready.keys().next().copied().into_iter().chain(awaited).min()
+        self.ready.keys().next().copied()
     }
 
     /// The sum of its members' rates (Eq. 2), of those that have something left to ask for; none if nobody gives rates.

@@ -31,8 +31,8 @@ struct Agent {
 pub(super) enum Wish {
     /// A block is to come by this lane.
     Block(Request),
-    /// A lane runs in this class, at most at this rate.
-    Lane { lane: LaneId, class: u8, rate: Option<FluidRate> },
+    /// A lane runs at most at this rate.
+    Lane { lane: LaneId, rate: Option<FluidRate> },
     /// All of a flow is here.
     Done(u32),
     /// It is to be woken.
@@ -75,9 +75,7 @@ impl Agents {
             return match agent.courier.poll(now) {
                 Output::Transmit(packet) => panic!("an agent sends no packets itself: {packet:?}"),
                 Output::Event(CourierEvent::Request(request)) => Some(Wish::Block(request)),
-                Output::Event(CourierEvent::Lane { lane, class, rate }) => {
-                    Some(Wish::Lane { lane, class, rate })
-                }
+                Output::Event(CourierEvent::Lane { lane, rate }) => Some(Wish::Lane { lane, rate }),
                 // Its connection stays open.
                 Output::Event(CourierEvent::Idle(_)) => continue,
                 Output::Event(CourierEvent::Done { flow }) => Some(Wish::Done(flow.0 as u32)),

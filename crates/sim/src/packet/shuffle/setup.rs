@@ -96,7 +96,8 @@ pub enum Order {
 pub struct Classes {
     /// How many, 1 to 8; a rank beyond goes to the last.
     pub count: u8,
-    /// Whether a flow that changes its class begins with the first window again (Courier §IV-A).
+    /// Whether a flow that changes its class begins with the first window again (Courier §IV-A). Lanes of another class are other
+    /// connections, and do.
     pub restart_window: bool,
 }
 

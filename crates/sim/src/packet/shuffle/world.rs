@@ -27,7 +27,7 @@ enum Message {
     /// A lane's source hears of a block.
     Block(u32, Request),
     /// A lane's source hears how it runs.
-    Lane { connection: u32, class: u8, rate: Option<FluidRate> },
+    Lane { connection: u32, rate: Option<FluidRate> },
 }
 
 pub(super) struct World {
@@ -342,7 +342,7 @@ impl World {
         match self.messages[body as usize].take().expect("a message is heard once") {
             Message::Fetch(flow) => self.begin_fetch(flow),
             Message::Block(number, block) => self.supply(number, block),
-            Message::Lane { connection, class, rate } => self.run_lane(connection, class, rate),
+            Message::Lane { connection, rate } => self.run_lane(connection, rate),
         }
     }
 
@@ -360,9 +360,11 @@ impl World {
         });
     }
 
-    fn run_lane(&mut self, number: u32, class: u8, rate: Option<FluidRate>) {
+    fn run_lane(&mut self, number: u32, rate: Option<FluidRate>) {
         let every = rate.map(|rate| self.interval(rate));
-        self.with(number, |world, connection| world.reclass(connection, class, Some(every)));
+        self.with(number, |world, connection| {
+            connection.sender.handle(world.now, Input::Command(SenderCommand::Pace { every }));
+        });
     }
 
     /// A connection goes on in this class, and at this pace if one is given.
@@ -460,12 +462,12 @@ impl World {
         while let Some(wish) = self.agents.as_mut().and_then(|agents| agents.next(self.now, host)) {
             match wish {
                 Wish::Block(block) => {
-                    let number = self.lane(host, block.lane, 0);
+                    let number = self.lane(host, block.lane);
                     self.post(Message::Block(number, block));
                 }
-                Wish::Lane { lane, class, rate } => {
-                    let connection = self.lane(host, lane, class);
-                    self.post(Message::Lane { connection, class, rate });
+                Wish::Lane { lane, rate } => {
+                    let connection = self.lane(host, lane);
+                    self.post(Message::Lane { connection, rate });
                 }
                 Wish::Done(flow) => {
                     let changes = self.end_flow(flow, false);
@@ -479,8 +481,8 @@ impl World {
         }
     }
 
-    /// The connection of a lane, which is opened in this class if it was not.
-    fn lane(&mut self, host: u32, lane: LaneId, class: u8) -> u32 {
+    /// The connection of a lane, which is opened if it was not.
+    fn lane(&mut self, host: u32, lane: LaneId) -> u32 {
         let agents = self.agents.as_ref().expect("lanes are agents'");
         if let Some(number) = agents.connection(host, lane) {
             return number;
@@ -490,7 +492,7 @@ impl World {
         let paths = || paths_between(&self.setup.topology, &self.setup.routes, from, host);
         let path = agents.pinned.then(|| lane.number % u32::from(paths().max(1)));
         let number = self.connections.len() as u32;
-        self.open(Connection::lane(self.setup.sender, number, (from, host), class, path));
+        self.open(Connection::lane(self.setup.sender, number, (from, host), lane.class, path));
         if let Some(agents) = &mut self.agents {
             agents.open(host, lane, number);
         }
