@@ -17,7 +17,7 @@ pub enum SenderCommand {
     },
     /// To a sender of TCP: from now on a packet leaves at most once in this time; as the window allows if `None`.
     Pace {
-        /// The interval.
+        /// The interval. The longest there is: none leaves.
         every: Option<Duration>,
     },
     /// To a sender of TCP: its packets have another class from now on, whose queues it knows nothing of. The window is again what it was

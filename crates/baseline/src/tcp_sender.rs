@@ -30,6 +30,9 @@ use super::{DctcpConfig, SenderConfig, SenderStats, whole};
 /// Duplicate ACKs that stand for a loss (RFC 5681 §3.2).
 const DUPLICATES: u32 = 3;
 
+/// The interval of a flow that waits.
+const NEVER: Duration = Duration::MAX;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
@@ -62,9 +65,9 @@ pub(super) struct TcpSender {
     packets: u64,
     /// Packets below this are there to be sent; all of them but in a relay.
     ready: u64,
-    /// The least time between two packets, if there is any, and when the next one may leave.
+    /// The least time between two packets, if there is any, and when the last one left that it counts from.
     pace: Option<Duration>,
-    paced_until: Time,
+    paced_since: Option<Time>,
     /// Since when a relay has had nothing out, if it has sent anything.
     idle_since: Option<Time>,
     /// The window at the start.
@@ -103,7 +106,7 @@ impl TcpSender {
             packets,
             ready: ready.min(packets),
             pace: None,
-            paced_until: Time::ZERO,
+            paced_since: None,
             idle_since: None,
             first_window: whole(config.initial_window),
             recover: 0,
@@ -156,11 +159,15 @@ impl TcpSender {
         if let Some(every) = self.pace
             && (self.resend || self.next < self.edge)
         {
-            if now < self.paced_until {
-                let wake = self.clock.wake().map_or(self.paced_until, |at| at.min(self.paced_until));
-                return Output::Wake(Some(wake));
+            let due = match every {
+                NEVER => Time::MAX,
+                every => self.paced_since.map_or(Time::ZERO, |since| since + every),
+            };
+            if now < due {
+                let wakes = [self.clock.wake(), Some(due).filter(|due| *due < Time::MAX)];
+                return Output::Wake(wakes.into_iter().flatten().min());
             }
-            self.paced_until = now + every;
+            self.paced_since = Some(now);
         }
         if self.resend {
             self.resend = false;

@@ -302,7 +302,7 @@ fn no_claim_passes_on_results_full_of_holes() {
         let tables = gathered(&experiment, Scale::Paper, |_| {
             let mut tables = Tables::default();
             task("t", f64::NAN).push(&mut tables.tasks);
-            for entity in ["f1", "f2", "f3", "left-right"] {
+            for entity in ["f1", "f2", "f3", "left-right", "switch-h0"] {
                 for quantity in ["window", "goodput", "queue", "mark_fraction", "theta", "rtt"] {
                     for step in 0..40 {
                         sample(f64::from(step) * 0.25, entity, quantity, f64::NAN).push(&mut tables.samples);
@@ -312,7 +312,10 @@ fn no_claim_passes_on_results_full_of_holes() {
             let of_trees = ["trees", "shortfall", "without_tree", "link_stress", "depth", "max_depth"];
             let of_datacast = ["duplicate_ratio", "duplicate_bound"];
             let of_packets = ["drops", "hops", "goodput", "fct_mean_s", "fct_max_s"];
-            for name in of_packets.into_iter().chain(of_trees).chain(of_datacast) {
+            let of_shuffles = ["loss_rate", "last_timed_out", "resent", "queue_max", "connections"];
+            let of_lanes = ["connections_max", "lanes_max"];
+            let names = of_packets.into_iter().chain(of_trees).chain(of_datacast).chain(of_shuffles);
+            for name in names.chain(of_lanes) {
                 measure(name, f64::NAN).push(&mut tables.measures);
             }
             tables

@@ -14,7 +14,7 @@ use headwater_fabric::{HostId, LinkId, PointId};
 use headwater_units::{Bytes, Geometry};
 
 /// The rows of the catalogue of claims, as far as they are there.
-const ROWS: [&str; 76] = [
+const ROWS: [&str; 88] = [
     "P-2",
     "P-2q",
     "P-2w",
@@ -84,6 +84,18 @@ const ROWS: [&str; 76] = [
     "D-9",
     "D-eff",
     "D-wan",
+    "C-conc",
+    "C-eq1",
+    "C-2",
+    "C-3",
+    "C-4",
+    "C-4l",
+    "C-4o",
+    "C-5",
+    "C-6",
+    "C-7",
+    "C-8",
+    "C-8d",
     "S-small",
     "S-untrimmed",
     "bench-A1",

@@ -2,6 +2,7 @@
 
 use headwater_baseline::{Scheme, Sender, SenderCommand, SenderConfig};
 use headwater_machine::{Endpoint, Input};
+use headwater_units::Duration;
 
 use crate::bench::{Bench, FLOW, PATH, ms, start, us};
 
@@ -72,6 +73,19 @@ fn a_paced_flow_sends_a_packet_in_each_interval_and_its_window_does_not_run_away
     }
     assert_eq!(bench.window(), 10.0);
     assert_eq!(tell(&mut bench, SenderCommand::Pace { every: None }).len(), 10);
+}
+
+#[test]
+fn another_pace_counts_at_once_and_one_without_end_stops_a_flow() {
+    let mut bench = relay(start(Scheme::DCTCP, 10.0, None));
+    let never = SenderCommand::Pace { every: Some(Duration::from_nanos(u64::MAX)) };
+    tell(&mut bench, never.clone());
+    assert_eq!(extend(&mut bench, 1000), [0; 0]);
+    assert_eq!(tell(&mut bench, SenderCommand::Pace { every: Some(ms(500)) }), [0]);
+    bench.pass(us(20));
+    assert_eq!(tell(&mut bench, SenderCommand::Pace { every: Some(us(12)) }), [1], "12 us have passed");
+    tell(&mut bench, never);
+    assert_eq!(bench.pass(us(500)), [0; 0]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use headwater_experiment::table::{MeasureRow, SampleRow, Tables, TaskRow};
 pub(crate) fn shipped() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
     let mut found = Vec::new();
-    for folder in ["ppush", "scdp", "datacast", "pam", "bench", "emulate", "scale"] {
+    for folder in ["ppush", "scdp", "datacast", "pam", "courier", "bench", "emulate", "scale"] {
         for entry in std::fs::read_dir(root.join(folder)).expect("the repository has experiments") {
             let path: PathBuf = entry.unwrap().path();
             if path.extension().is_some_and(|ending| ending == "toml") {

@@ -209,12 +209,11 @@ impl<S: Selection> Courier<S> {
     fn free_place(&mut self, id: LaneId) {
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         lane.out = lane.out.saturating_sub(1);
-        match lane.running {
-            Some(_) => drop(self.eager.insert(id)),
-            // Pairs come and go: an idle lane with nothing under way is only a name.
-            None if lane.out == 0 => drop(self.lanes.remove(&id)),
-            None => {}
+        // Pairs come and go: an idle lane with nothing under way is only a name.
+        if lane.running.is_none() && lane.out == 0 {
+            self.lanes.remove(&id);
         }
+        self.rouse(id.pair);
     }
 
     fn lose(&mut self, id: LaneId) {
@@ -352,19 +351,23 @@ impl<S: Selection> Courier<S> {
     /// The next block that any lane can ask for.
     fn ask(&mut self) -> Option<Request> {
         while let Some(id) = self.eager.first().copied() {
-            let lane = self.lanes.get_mut(&id).filter(|lane| lane.running.is_some());
-            let pair = self.pairs.get_mut(&id.pair);
-            let (Some(lane), Some(pair)) = (lane, pair) else {
+            let runs = self.lanes.get(&id).is_some_and(|lane| lane.running.is_some());
+            let Some(pair) = self.pairs.get_mut(&id.pair).filter(|_| runs) else {
                 self.eager.remove(&id);
                 continue;
             };
+            // One unified flow at a time: a lane of a less important class waits for what is under way in those before it. What is stuck
+            // in less important ones holds up nobody.
+            let before_it = self.lanes.range(LaneId { class: 0, ..id }..=id);
+            let ahead: u32 =
+                before_it.filter(|(it, _)| it.number == id.number).map(|(_, lane)| lane.out).sum();
             let before = pair.first_rank();
-            let asked = (lane.out < self.config.pipeline).then(|| pair.ask(id, self.block)).flatten();
+            let asked = (ahead < self.config.pipeline).then(|| pair.ask(id, self.block)).flatten();
             let Some((flow, offset, bytes, again)) = asked else {
                 self.eager.remove(&id);
                 continue;
             };
-            lane.out += 1;
+            self.lanes.get_mut(&id).expect("it runs").out += 1;
             self.stats.requests += 1;
             self.stats.again += u64::from(again);
             // The next rank may be of another class.

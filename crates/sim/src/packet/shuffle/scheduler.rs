@@ -21,6 +21,8 @@ pub(super) struct Scheduler {
     ranks: Vec<Rank>,
     /// By flow: its rate.
     rates: Vec<FluidRate>,
+    /// By flow: the rate that its host was told last, and whether that has changed by more than 1 % (Courier's signature).
+    told: Vec<(f64, bool)>,
     pub(super) plans: u64,
 }
 
@@ -58,6 +60,7 @@ impl Scheduler {
             known_sent: vec![0; hadoop.jobs.len()],
             ranks: vec![Rank::LAST; hadoop.jobs.len()],
             rates: vec![FluidRate::ZERO; hadoop.flows.len()],
+            told: vec![(f64::NAN, false); hadoop.flows.len()],
             plans: 0,
         })
     }
@@ -88,6 +91,11 @@ impl Scheduler {
         self.rates[flow as usize]
     }
 
+    /// Whether the last plan changed the rate of an open flow.
+    pub(super) fn is_news(&self, flow: u32) -> bool {
+        self.told[flow as usize].1
+    }
+
     /// It hears what coflows have sent; whether that may change its plan.
     pub(super) fn hear(&mut self, hadoop: &Hadoop) -> bool {
         let Rule::Rates { policy, .. } = &self.rule else { return false };
@@ -113,7 +121,14 @@ impl Scheduler {
                 let plan = policy.plan(now, &demand).expect("the demand is in order");
                 let PortPlan::Rates(rates) = plan else { panic!("a policy of rates gives rates") };
                 for ((_, flow), rate) in demand.flows().zip(rates) {
-                    self.rates[flow.flow.0 as usize] = rate;
+                    let at = flow.flow.0 as usize;
+                    self.rates[at] = rate;
+                    let (told, is_news) = &mut self.told[at];
+                    // What was never told is NaN.
+                    *is_news = told.is_nan() || (rate.get() - *told).abs() > 0.01 * *told;
+                    if *is_news {
+                        *told = rate.get();
+                    }
                 }
                 Planned::Rates
             }

@@ -317,7 +317,7 @@ impl World {
         let bits = self.transit.data().get() as f64 * 8.0;
         match rate.get() > 0.0 {
             true => Duration::from_secs_f64((bits / rate.get()).min(1e6)),
-            false => Duration::from_secs(1_000_000),
+            false => Duration::MAX,
         }
     }
 
@@ -417,6 +417,9 @@ impl World {
         let open: Vec<(u32, u32)> =
             self.hadoop.active.iter().map(|(job, _, _, flow)| (*job, *flow)).collect();
         for (job, flow) in open {
+            if matches!(planned, Planned::Rates) && !self.scheduler.is_news(flow) {
+                continue;
+            }
             let number = self.connection_of[flow as usize];
             if number == u32::MAX {
                 continue; // Its fetch is on its way, and takes the plan with it.
@@ -430,10 +433,14 @@ impl World {
     fn tell_agents(&mut self, planned: &Planned) {
         let hosts = self.setup.topology.hosts().len();
         let (mut rates, mut ranks) = (vec![Vec::new(); hosts], vec![Vec::new(); hosts]);
+        let mut has_news = vec![!matches!(planned, Planned::Rates); hosts];
         for (job, _, to, flow) in &self.hadoop.active {
             let id = FlowId(u64::from(*flow));
             match planned {
-                Planned::Rates => rates[usize::from(*to)].push((id, self.scheduler.rate(*flow))),
+                Planned::Rates => {
+                    rates[usize::from(*to)].push((id, self.scheduler.rate(*flow)));
+                    has_news[usize::from(*to)] |= self.scheduler.is_news(*flow);
+                }
                 Planned::Ranks => ranks[usize::from(*to)].push((id, self.scheduler.rank(*job))),
                 Planned::Nothing => {}
             }
@@ -443,7 +450,7 @@ impl World {
                 Planned::Rates => Schedule::Rates(rates),
                 _ => Schedule::Ranks(ranks),
             };
-            if let Some(agents) = &mut self.agents {
+            if let Some(agents) = self.agents.as_mut().filter(|_| has_news[host as usize]) {
                 agents.schedule(self.now, host, schedule);
             }
             self.drive_agent(host);
