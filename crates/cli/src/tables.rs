@@ -103,8 +103,8 @@ pub(crate) fn status(report: &StatusReport, part: &Part) -> String {
     if report.tasks.is_empty() {
         text += "no running tasks\n";
     }
-    text += &casts(&report.casts);
     text += &standing(&report.standing);
+    text += &casts(&report.casts);
     let (shown, others) = part.of(&report.tasks, "tasks");
     for (i, line) in shown.iter().enumerate() {
         if i > 0 {

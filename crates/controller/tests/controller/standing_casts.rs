@@ -1,5 +1,7 @@
 //! Standing casts: who of those that come is sent what, and who may end it.
 
+use std::collections::BTreeMap;
+
 use headwater_controller::{ControllerCommand, ControllerEvent, StandingRecord};
 use headwater_units::{Duration, PathId};
 use headwater_wire::{Control, NodeInfo, Refusal, StandingCast, ToController, ToNode};
@@ -34,13 +36,14 @@ impl Bench {
         self.say(n, ToController::Keeps);
     }
 
-    /// What a node has been invited to since the last look.
+    /// What a node has been invited to since the last look, however often it was told.
     fn invitations(&mut self, n: u8) -> Vec<String> {
-        let name = |control| match control {
-            Control::Node(ToNode::Fetch(invitation)) => Some(invitation.name),
+        let invitation = |control| match control {
+            Control::Node(ToNode::Fetch(invitation)) => Some((invitation.request, invitation.name)),
             _ => None,
         };
-        self.heard(n).into_iter().filter_map(name).collect()
+        let told: BTreeMap<u64, String> = self.heard(n).into_iter().filter_map(invitation).collect();
+        told.into_values().collect()
     }
 }
 
