@@ -117,7 +117,7 @@ pub enum Carrier {
         limits: Limits,
         /// Blocks, pipeline and timers. Its classes are those of the run.
         agent: CourierConfig,
-        /// Lane n takes path n; else switches choose by hash.
+        /// Lane n from host h takes path h + n, around the end; else switches choose by hash.
         pinned: bool,
     },
 }

@@ -497,7 +497,7 @@ impl World {
         let NodeId(peer) = lane.pair.peer;
         let from = host_of(NodeId(peer));
         let paths = || paths_between(&self.setup.topology, &self.setup.routes, from, host);
-        let path = agents.pinned.then(|| lane.number % u32::from(paths().max(1)));
+        let path = agents.pinned.then(|| (from + lane.number) % u32::from(paths().max(1)));
         let number = self.connections.len() as u32;
         self.open(Connection::lane(self.setup.sender, number, (from, host), lane.class, path));
         if let Some(agents) = &mut self.agents {
