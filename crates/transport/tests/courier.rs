@@ -19,15 +19,16 @@ struct FirstPairs {
 }
 
 impl Selection for FirstPairs {
-    type Signature = BTreeSet<(FlowId, u64)>;
+    type Signature = BTreeSet<(FlowId, u8, u64)>;
 
     fn signature(&self, candidates: &[Candidate]) -> Self::Signature {
         let key = |share| match share {
-            Share::Even => 0,
-            Share::Rank(rank) => u64::from(Rank::get(rank)),
-            Share::Rate(rate) => FluidRate::get(rate) as u64,
+            Share::Even => (0, 0),
+            Share::Rank(rank) => (1, u64::from(Rank::get(rank))),
+            Share::Rate(rate) => (2, FluidRate::get(rate) as u64),
         };
-        candidates.iter().map(|it| (it.flow, key(it.share))).collect()
+        let signature = candidates.iter().map(|it| (it.flow, key(it.share)));
+        signature.map(|(flow, (kind, value))| (flow, kind, value)).collect()
     }
 
     fn select(&self, candidates: &[Candidate]) -> Vec<Chosen> {
