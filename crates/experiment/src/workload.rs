@@ -10,7 +10,6 @@ use headwater_units::{Bytes, Duration, Time};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::scenario::Scheme;
 use crate::text;
 
 mod apart;
@@ -83,12 +82,30 @@ pub struct TaskPlan {
     pub theta: Option<f64>,
     /// When it should be done; of schemes that rank tasks alone.
     pub deadline: Option<Deadline>,
-    /// Its flows run this instead of the scenario's scheme: a baseline.
-    pub scheme: Option<Scheme>,
+    /// What its flows run.
+    pub flows: TaskFlows,
     /// When it is given up, whatever has arrived.
     pub stop: Option<Time>,
     /// Whether the run waits for its end.
     pub awaited: bool,
+}
+
+/// What the flows of a task run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TaskFlows {
+    /// The scenario's scheme.
+    #[default]
+    Scheme,
+    /// TCP NewReno, by packets alone.
+    Reno,
+}
+
+impl TaskFlows {
+    // Left out of a scenario's canonical text, so that runs keep the keys that they had before there was a choice.
+    fn are_the_schemes(&self) -> bool {
+        *self == TaskFlows::Scheme
+    }
 }
 
 /// When a task should be done, from its arrival on.
@@ -112,7 +129,7 @@ fn plain(name: String, at: Time, sources: Vec<u32>, receiver: u32) -> TaskPlan {
         relayed: false,
         theta: None,
         deadline: None,
-        scheme: None,
+        flows: TaskFlows::Scheme,
         stop: None,
         awaited: true,
     }
@@ -297,9 +314,9 @@ pub struct ListedTask {
     /// The weight of its flows, whatever the scheme; the scheme's if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub theta: Option<f64>,
-    /// Its flows run this instead of the scenario's scheme, by packets alone: TCP beside PAM; the scenario's if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scheme: Option<Scheme>,
+    /// What its flows run; the scenario's scheme if absent.
+    #[serde(default, skip_serializing_if = "TaskFlows::are_the_schemes")]
+    pub flows: TaskFlows,
     /// It should be done so long after `at`, where the scheme ranks tasks by that (PAM); whenever if absent.
     #[serde(default, with = "text::maybe", skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Duration>,

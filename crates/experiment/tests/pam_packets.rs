@@ -119,7 +119,7 @@ fn lost_packets_are_made_good_either_way() {
 /// A-15, PAM Fig. 15: the transfer waits for TCP, which hardly notices it.
 #[test]
 fn a_transfer_leaves_the_link_to_tcp() {
-    let tcp = "{ name = 'tcp', at = '100 ms', packets = 4000, sources = [1], receiver = 2, scheme = 'reno' }";
+    let tcp = "{ name = 'tcp', at = '100 ms', packets = 4000, sources = [1], receiver = 2, flows = 'reno' }";
     let solo = times(&tables(GRANTS, "policy = 'srsf'", &listed(tcp)).unwrap())[0].1;
     let both = format!("{{ name = 'a', packets = 3000, sources = [0], receiver = 2, further = [3] }}, {tcp}");
     let [(_, transfer), (_, tcp)] = &times(&tables(GRANTS, "policy = 'srsf'", &listed(&both)).unwrap())[..]

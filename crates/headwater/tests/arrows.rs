@@ -24,7 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("policy", &["fabric", "units"]),
     ("machine", &["wire", "units"]),
     ("controller", &["policy", "fabric", "machine", "wire", "units"]),
-    ("transport", &["machine", "wire", "units"]),
+    ("transport", &["machine", "policy", "wire", "units"]),
     ("baseline", &["transport", "machine", "wire", "units"]),
     ("switch", &["wire", "units"]),
     ("node", &["transport", "machine", "switch", "wire", "units"]),

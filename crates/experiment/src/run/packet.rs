@@ -20,7 +20,7 @@ use crate::engine::Engine;
 use crate::scenario::{Background, Machines, Quantity, Scenario, Scheme, TransportSpec};
 use crate::stats;
 use crate::table::{FlowRow, MeasureRow, SampleRow, Tables, TaskRow};
-use crate::workload::{self, Network};
+use crate::workload::{self, Network, TaskFlows};
 use headwater_sim::packet::{
     self, Change, CodedSetup, ControlPlane, DecodeModel, Flows, FrameSizes, Ran, Records, Sampling, Setup,
     TaskPlan, Transport,
@@ -71,7 +71,9 @@ impl Prepared {
         let transport = transport(scenario, &topology, &network)?;
         let mut tasks: Vec<TaskPlan> = plans.iter().map(|plan| task(plan, &network, until)).collect();
         for (task, plan) in tasks.iter_mut().zip(&plans) {
-            task.background = plan.scheme.map(|scheme| flows(scheme, &scenario.transport)).transpose()?;
+            if plan.flows == TaskFlows::Reno {
+                task.background = Some(flows(Scheme::Reno, &scenario.transport)?);
+            }
         }
         let in_class = |class| TransportSpec { class, ..scenario.transport.clone() };
         for flow in beside.iter().take(scenario.background.len()) {

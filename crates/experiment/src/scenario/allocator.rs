@@ -4,8 +4,6 @@ use headwater_switch::{AllocatorVariant, RateAllocatorConfig};
 use headwater_units::{Bytes, Duration};
 use serde::{Deserialize, Serialize};
 
-use super::ScenarioError;
-use super::check::within;
 use crate::text;
 
 /// The rate allocator of a port; the paper's constants where they are left out (PAM footnote 4, §III-C, §IV-A).
@@ -105,22 +103,6 @@ impl AllocatorSpec {
             port,
             ..usual
         }
-    }
-}
-
-impl AllocatorSpec {
-    /// Whether every number is one that an allocator can have; what its times must be to each other, the port says.
-    pub(super) fn check(&self, place: &str) -> Result<(), ScenarioError> {
-        let number =
-            |field: &str, value: f64, ok: bool, must| within(&format!("{place}.{field}"), value, ok, must);
-        let (idle, decay) = (self.idle_share, self.decay);
-        number("idle_share", idle, (0.0..=1.0).contains(&idle), "a part of the room, 0 to 1")?;
-        number("decay", decay, (0.001..=1.0).contains(&decay), "0.001 to 1")?;
-        let shifts = f64::from(self.shifts);
-        number("shifts", shifts, (1.0..=8.0).contains(&shifts), "1 to 8")?;
-        let cells = self.filter_cells;
-        let ok = cells.is_power_of_two() && (64..=1 << 24).contains(&cells);
-        number("filter_cells", f64::from(cells), ok, "a power of two, 64 to 2^24")
     }
 }
 

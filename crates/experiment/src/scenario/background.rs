@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{DataClass, Scenario, Scheme};
 use crate::text;
-use crate::workload::{Access, Arriving, Network, TaskPlan, Workload, WorkloadError};
+use crate::workload::{Access, Arriving, Network, TaskFlows, TaskPlan, Workload, WorkloadError};
 
 /// A flow that sends as much as its rules let it, beside the workload and whatever its scheme.
 ///
@@ -81,7 +81,7 @@ impl TaskPlan {
             relayed: false,
             theta: None,
             deadline: None,
-            scheme: None,
+            flows: TaskFlows::Scheme,
             stop: flow.stop.map(|stop| Time::ZERO + stop),
             awaited: false,
         }

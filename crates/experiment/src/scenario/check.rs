@@ -8,8 +8,8 @@ use headwater_wire::Class;
 use thiserror::Error;
 
 use super::{
-    Amount, ArrivingBackground, Machines, PermutedBackground, PortSpec, Scenario, Scheme, Service, Target,
-    TransportSpec,
+    AllocatorSpec, Amount, ArrivingBackground, Machines, PamSpec, PermutedBackground, PortSpec, Scenario,
+    Scheme, Service, Target, TransportSpec,
 };
 use crate::workload::{Network, TaskPlan, Workload, WorkloadError};
 
@@ -300,6 +300,41 @@ impl PortSpec {
     }
 }
 
+impl AllocatorSpec {
+    /// Whether every number is one that an allocator can have; what its times must be to each other, the port says.
+    fn check(&self, place: &str) -> Result<(), ScenarioError> {
+        let number =
+            |field: &str, value: f64, ok: bool, must| within(&format!("{place}.{field}"), value, ok, must);
+        let (idle, decay) = (self.idle_share, self.decay);
+        number("idle_share", idle, (0.0..=1.0).contains(&idle), "a part of the room, 0 to 1")?;
+        number("decay", decay, (0.001..=1.0).contains(&decay), "0.001 to 1")?;
+        let shifts = f64::from(self.shifts);
+        number("shifts", shifts, (1.0..=8.0).contains(&shifts), "1 to 8")?;
+        let cells = self.filter_cells;
+        let ok = cells.is_power_of_two() && (64..=1 << 24).contains(&cells);
+        number("filter_cells", f64::from(cells), ok, "a power of two, 64 to 2^24")
+    }
+}
+
+impl PamSpec {
+    /// Whether every number is one that a machine can run with.
+    fn check(&self) -> Result<(), ScenarioError> {
+        let (gamma, tau) = (self.gamma, self.tau);
+        within("transport.pam.gamma", gamma, (0.0..=1.0).contains(&gamma), "a part of the offer, 0 to 1")?;
+        within("transport.pam.tau", tau, (0.0..=1.0).contains(&tau), "a probability, 0 to 1")?;
+        for (field, span) in [
+            ("probe_interval", self.probe_interval),
+            ("first_probe", self.first_probe),
+            ("longest_gap", self.longest_gap),
+        ] {
+            let (place, span) = (format!("transport.pam.{field}"), span.as_secs_f64());
+            within(&place, span, span > 0.0 && span <= 60.0, "above 0 and at most 60 s")?;
+        }
+        let per = self.probe_per.get() as f64;
+        within("transport.pam.probe_per", per, per >= 1.0, "at least 1 byte")
+    }
+}
+
 impl TransportSpec {
     /// Whether every number is one that a machine can run with.
     ///
@@ -393,7 +428,7 @@ fn of_one_kind(first: Amount, second: Amount) -> Option<bool> {
     }
 }
 
-pub(super) fn within(place: &str, value: f64, ok: bool, must: &'static str) -> Result<(), ScenarioError> {
+fn within(place: &str, value: f64, ok: bool, must: &'static str) -> Result<(), ScenarioError> {
     match ok {
         true => Ok(()),
         false => Err(ScenarioError::OutOfRange { place: place.to_owned(), value, must }),

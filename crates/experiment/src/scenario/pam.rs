@@ -5,8 +5,6 @@ use headwater_transport::rate::{RateReceiverConfig, Repair};
 use headwater_units::{Bytes, Duration, Rank};
 use serde::{Deserialize, Serialize};
 
-use super::ScenarioError;
-use super::check::within;
 use crate::text;
 
 /// The constants of PAM's sources and receivers; those of its simulations (PAM §III, §V) if left out.
@@ -118,23 +116,6 @@ impl PamSpec {
     // Left out of a scenario's canonical text, so that runs from before keep their names.
     pub(super) fn is_default(&self) -> bool {
         *self == PamSpec::default()
-    }
-
-    /// Whether every number is one that a machine can run with.
-    pub(super) fn check(&self) -> Result<(), ScenarioError> {
-        let (gamma, tau) = (self.gamma, self.tau);
-        within("transport.pam.gamma", gamma, (0.0..=1.0).contains(&gamma), "a part of the offer, 0 to 1")?;
-        within("transport.pam.tau", tau, (0.0..=1.0).contains(&tau), "a probability, 0 to 1")?;
-        for (field, span) in [
-            ("probe_interval", self.probe_interval),
-            ("first_probe", self.first_probe),
-            ("longest_gap", self.longest_gap),
-        ] {
-            let (place, span) = (format!("transport.pam.{field}"), span.as_secs_f64());
-            within(&place, span, span > 0.0 && span <= 60.0, "above 0 and at most 60 s")?;
-        }
-        let per = self.probe_per.get() as f64;
-        within("transport.pam.probe_per", per, per >= 1.0, "at least 1 byte")
     }
 
     /// How a source ranks its transfers.

@@ -4,7 +4,7 @@ use headwater_units::{Bytes, Duration, Geometry, Time};
 use headwater_wire::{CastWish, Delivery, SYMBOL_OVERHEAD};
 use serde::{Deserialize, Serialize};
 
-use super::{TaskPlan, WorkloadError};
+use super::{TaskFlows, TaskPlan, WorkloadError};
 use crate::text;
 
 /// IPv4 and UDP in an IP packet.
@@ -233,7 +233,7 @@ impl CastText {
             relayed: false,
             theta: None,
             deadline: None,
-            scheme: None,
+            flows: TaskFlows::Scheme,
             stop: None,
             awaited: true,
         };

@@ -10,7 +10,8 @@ use super::draw::{Draw, Stream};
 use super::multicasts::Multicasts;
 use super::requests::Requests;
 use super::{
-    Deadline, LoadOn, Network, Placement, Sizes, TaskPlan, Workload, WorkloadError, group, plain, sessions,
+    Deadline, LoadOn, Network, Placement, Sizes, TaskFlows, TaskPlan, Workload, WorkloadError, group, plain,
+    sessions,
 };
 
 impl Workload {
@@ -32,7 +33,7 @@ impl Workload {
                     relayed: false,
                     theta: flow.theta,
                     deadline: None,
-                    scheme: None,
+                    flows: TaskFlows::Scheme,
                     stop: flow.stop.map(|stop| Time::ZERO + stop),
                     awaited: true,
                 })
@@ -45,7 +46,7 @@ impl Workload {
                     stop: task.stop.map(|stop| Time::ZERO + stop),
                     theta: task.theta,
                     deadline: task.deadline.map(Deadline::After),
-                    scheme: task.scheme,
+                    flows: task.flows,
                     ..plain(task.name.clone(), Time::ZERO + task.at, task.sources.clone(), task.receiver)
                 })
                 .collect(),

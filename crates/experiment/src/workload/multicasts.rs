@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bounds::{count, rate};
 use super::draw::{Draw, Stream};
-use super::{Deadline, Network, Sizes, TaskPlan, WorkloadError, plain};
-use crate::scenario::Scheme;
+use super::{Deadline, Network, Sizes, TaskFlows, TaskPlan, WorkloadError, plain};
 
 /// A group of a scheme has at most so many receivers.
 const MOST_RECEIVERS: u32 = 64;
@@ -96,13 +95,13 @@ impl Multicasts<'_> {
                 packets: Some(drawn.at(of_size.unit())),
                 further: receivers,
                 deadline: slack.map(Deadline::TimesUnloaded),
-                scheme: by_tcp.then_some(Scheme::Reno),
+                flows: if by_tcp { TaskFlows::Reno } else { TaskFlows::Scheme },
                 ..plain(format!("t{n}"), Time::ZERO + Duration::from_secs_f64(at), vec![source], first)
             }
         };
         let tasks: Vec<TaskPlan> = (0..self.count).map(task).collect();
         let alone = self.replaced.is_some_and(|it| it.alone);
-        Ok(tasks.into_iter().filter(|task| !alone || task.scheme.is_some()).collect())
+        Ok(tasks.into_iter().filter(|task| !alone || task.flows == TaskFlows::Reno).collect())
     }
 }
 
@@ -228,13 +227,13 @@ mod tests {
             Multicasts { replaced, ..multicasts(spread) }.plan(&network(48), 1).unwrap()
         };
         let (all, alone) = (plan(false), plan(true));
-        let flows: Vec<&TaskPlan> = all.iter().filter(|plan| plan.scheme.is_some()).collect();
+        let flows: Vec<&TaskPlan> = all.iter().filter(|plan| plan.flows == TaskFlows::Reno).collect();
         assert!((1900..2100).contains(&flows.len()) && all.len() == 4000);
         assert!(flows.iter().copied().eq(&alone), "the same flows at the same times");
         let before = multicasts(spread).plan(&network(48), 1).unwrap();
         for (now, before) in all.iter().zip(&before) {
             let lowest = before.further.iter().chain([&before.receiver]).min().unwrap();
-            assert!(now.scheme.is_none() || now.receiver == *lowest && now.further.is_empty());
+            assert!(now.flows == TaskFlows::Scheme || now.receiver == *lowest && now.further.is_empty());
         }
     }
 }

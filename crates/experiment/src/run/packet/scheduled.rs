@@ -1,16 +1,14 @@
 //! The machines of a scenario whose switches compute what sources send at (PAM), and what these are measured by.
 
-use std::collections::BTreeMap;
-
 use headwater_controller::ControllerConfig;
 use headwater_units::{Duration, Time};
 use headwater_wire::Delivery;
 
 use super::super::RunError;
 use super::{NEVER, pulled, unprotect, unsupported};
-use crate::scenario::{Machines, Scenario, Scheme};
+use crate::scenario::{Machines, Scenario};
 use crate::stats;
-use crate::workload::{self, Deadline};
+use crate::workload::{self, Deadline, TaskFlows};
 use headwater_sim::packet::{CodedSetup, Negotiation, Records, Setup};
 
 /// The machines of PAM. As with SCDP nothing is planned; there is one packet to a symbol.
@@ -64,20 +62,16 @@ pub(super) fn missed(deadlines: &[Option<Time>], records: &Records, note: &mut i
     }
 }
 
-/// `tct_mean_s SCHEME` is the mean completion time of the tasks whose flows run that instead of the scenario's scheme, until their receivers
-/// have all.
+/// `tct_mean_s reno` is the mean completion time of the tasks whose flows run that instead of the scenario's scheme, until their receivers have
+/// all.
 pub(super) fn replaced(plans: &[workload::TaskPlan], records: &Records, note: &mut impl FnMut(String, f64)) {
     let of = |row: &headwater_sim::packet::TaskRow| {
-        let scheme = plans.get(row.task as usize)?.scheme?;
-        let tct = row.finish.map_or(f64::NAN, |at| at.since(row.arrival).as_secs_f64());
-        Some((scheme, tct))
+        plans.get(row.task as usize).filter(|plan| plan.flows == TaskFlows::Reno)?;
+        Some(row.finish.map_or(f64::NAN, |at| at.since(row.arrival).as_secs_f64()))
     };
-    let mut all: BTreeMap<Scheme, Vec<f64>> = BTreeMap::new();
-    for (scheme, tct) in records.tasks.iter().filter_map(of) {
-        all.entry(scheme).or_default().push(tct);
-    }
-    for (scheme, times) in all {
-        note(format!("tct_mean_s {scheme}"), stats::mean(&times).unwrap_or(f64::NAN));
+    let times: Vec<f64> = records.tasks.iter().filter_map(of).collect();
+    if let Some(mean) = stats::mean(&times) {
+        note("tct_mean_s reno".to_owned(), mean);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Transfers as fluids over ports that grant rates (PAM §III-C).
+//! Transfers as fluids over ports that grant rates (PAM §III-C, Fig. 3).
 //!
 //! Time goes in steps of a fiftieth of a round trip. In each, every transfer passes what it sends in that time through the ports of its
 //! path, where [`RateAllocator`] counts it and lowers its offer. A round trip later the transfer sends at the offer; while that is nothing, it
