@@ -1,4 +1,4 @@
-//! Whose turn it is among equals: deficit round robin (Shreedhar and Varghese, SIGCOMM 1995) in blocks.
+//! Whose turn it is among equals (Courier §IV-A): deficit round robin (Shreedhar and Varghese, SIGCOMM 1995) in blocks.
 //!
 //! A turn is worth one block for the lightest flow and more in proportion for others, at most [`MOST_BLOCKS`]. A flow that has nothing
 //! to ask for leaves the ring and keeps no deficit.

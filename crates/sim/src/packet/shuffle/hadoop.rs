@@ -1,4 +1,4 @@
-//! Hadoop's shuffle: reducers wait for slots, and fetch so many map outputs at once, from hosts in random order.
+//! Hadoop's shuffle (Courier §V): reducers wait for slots, and fetch so many map outputs at once, from hosts in random order.
 //!
 //! The combiner makes one flow of the outputs that a host has for one reducer. What is on the reducer's own host, or empty, needs no
 //! flow. Slots are given in the order in which reducers want them.
