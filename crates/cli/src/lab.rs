@@ -74,10 +74,10 @@ pub(crate) struct ListArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  headwater lab run fig2                             an experiment, small: seconds
+  headwater lab run ppush/fig2                             an experiment, small: seconds
   headwater lab run P-8a --scale paper               the experiment that claims it, as large as the paper's
   headwater lab run my.toml --engine flow --seeds 3  a file of your own
-  headwater lab run fig2 --engine netns              real processes and packets, in real time
+  headwater lab run ppush/fig2 --engine netns              real processes and packets, in real time
   headwater lab run --all --json                     everything, one object per claim
 
 Every finished run is kept in OUT/EXPERIMENT/ENGINE-SCALE/jobs. A run that was stopped or killed goes on from there when

@@ -180,19 +180,25 @@ mod tests {
 
     const RTT: Duration = Duration::from_micros(100);
 
-    /// PAM Fig. 2: three links with 300 Mbit/s left; f_A over two of them, f_B over two, f_C and f_D over the one that f_B crosses first.
+    /// PAM Fig. 2: three links with 300 Mbit/s left; f_A over two of them, f_B over two, f_C and f_D over the one that f_B crosses first. They
+    /// begin one after the other, and allocators are told what an offer takes: a round trip and the random delay of feedback.
     fn figure_2(variant: AllocatorVariant, adapts: bool) -> Model {
-        let allocator = RateAllocatorConfig { adapts, ..RateAllocatorConfig::new(variant, RTT) };
+        let allocator = RateAllocatorConfig { adapts, ..RateAllocatorConfig::new(variant, RTT * 2) };
         let link = Link { capacity: BitRate::new(300_000_000), allocator: Some(allocator) };
-        let transfer = |path: &[usize]| Transfer {
+        let transfer = |(nth, path): (u64, &[usize])| Transfer {
             rank: Rank::LAST,
             path: path.to_vec(),
-            start: Time::ZERO,
+            start: Time::ZERO + RTT * 10 * nth,
             stop: Time::MAX,
         };
         Model {
             links: vec![link; 3],
-            transfers: vec![transfer(&[1, 2]), transfer(&[0, 2]), transfer(&[0]), transfer(&[0])],
+            transfers: vec![
+                transfer((0, &[1, 2])),
+                transfer((1, &[0, 2])),
+                transfer((2, &[0])),
+                transfer((3, &[0])),
+            ],
             round_trip: RTT,
             end: Time::ZERO + RTT * 1000,
         }
