@@ -46,9 +46,10 @@ enum Order {
     Infos { of: Vec<NodeId>, reply: oneshot::Sender<Vec<NodeInfo>> },
     Answer(oneshot::Sender<()>),
     Forget { node: NodeId, reply: oneshot::Sender<Forgetting> },
+    Close(oneshot::Sender<()>),
 }
 
-/// A running controller. Clones are the same one; it ends when the last is dropped.
+/// A running controller. Clones are the same one; it ends when the last is dropped, or when it is closed.
 #[derive(Clone)]
 pub(crate) struct ControllerHost {
     orders: UnboundedSender<Order>,
@@ -84,9 +85,9 @@ impl ControllerHost {
         let (orders, queue) = unbounded_channel();
         #[allow(clippy::disallowed_methods)] // The machine's clock starts here.
         let started = Instant::now();
-        let (peers, names, records, standing, said) = Default::default();
+        let (peers, names, records, standing, said, closed) = Default::default();
         let running =
-            Running { machine, started, peers, database, names, records, standing, said, chronicle };
+            Running { machine, started, peers, database, names, records, standing, said, chronicle, closed };
         tokio::spawn(running.run(queue));
         Ok(ControllerHost { orders, tally })
     }
@@ -137,6 +138,13 @@ impl ControllerHost {
         infos.await.unwrap_or_default()
     }
 
+    /// Writes everything down and lets go of the database; nothing is heard any more.
+    pub(crate) async fn close(&self) {
+        let (reply, closed) = oneshot::channel();
+        self.order(Order::Close(reply));
+        let _ = closed.await;
+    }
+
     /// Drops a node that is away.
     pub(crate) async fn forget(&self, node: NodeId) -> Option<Forgetting> {
         let (reply, outcome) = oneshot::channel();
@@ -161,6 +169,8 @@ struct Running {
     /// What is to be said once they are.
     said: Vec<(PathId, Control)>,
     chronicle: Chronicle,
+    /// It is to end, and to say so here.
+    closed: Option<oneshot::Sender<()>>,
 }
 
 /// Messages that wait for the disk together, at most.
@@ -202,6 +212,14 @@ impl Running {
                 let Ok(order) = queue.try_recv() else { break };
                 self.take(order);
             }
+            if let Some(closed) = self.closed.take() {
+                self.drain();
+                self.say();
+                self.save_names();
+                drop(self);
+                let _ = closed.send(());
+                return;
+            }
         }
     }
 
@@ -232,6 +250,7 @@ impl Running {
             }
             Order::Answer(reply) => drop(reply.send(())),
             Order::Forget { node, reply } => drop(reply.send(self.forget(now, node))),
+            Order::Close(reply) => self.closed = Some(reply),
         }
     }
 

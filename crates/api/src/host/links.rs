@@ -20,6 +20,8 @@ use headwater_driver::control_path;
 /// Maximum time for queued messages to arrive and connections to close when the process ends.
 const LAST_WORDS: Duration = Duration::from_millis(250);
 const CLOSING: Duration = Duration::from_millis(5);
+/// The controller has so long to write down what it knows: a disk may be slow.
+const WRITING_DOWN: Duration = Duration::from_secs(2);
 /// Maximum time for a peer to read the answer to its request.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// Delay between attempts at the addresses of a name (RFC 8305 §5: 250 ms).
@@ -285,6 +287,9 @@ impl Host {
             tokio::time::timeout(LAST_WORDS, async { while finishing.join_next().await.is_some() {} }).await;
         // The closing packets leave at once; QUIC would go on listening for three timeouts.
         let _ = tokio::time::timeout(CLOSING, self.inner.endpoint.close(GOING_AWAY)).await;
+        if let Some(controller) = &self.inner.controller {
+            let _ = tokio::time::timeout(WRITING_DOWN, controller.close()).await;
+        }
     }
 }
 
