@@ -14,7 +14,7 @@ use headwater_fabric::{HostId, LinkId, PointId};
 use headwater_units::{Bytes, Geometry};
 
 /// The rows of the catalogue of claims, as far as they are there.
-const ROWS: [&str; 88] = [
+const ROWS: [&str; 108] = [
     "P-2",
     "P-2q",
     "P-2w",
@@ -84,6 +84,26 @@ const ROWS: [&str; 88] = [
     "D-9",
     "D-eff",
     "D-wan",
+    "A-3",
+    "A-3b",
+    "A-7",
+    "A-BF",
+    "A-8b",
+    "A-8c",
+    "A-8d",
+    "A-8e",
+    "A-9a",
+    "A-9b",
+    "A-9c",
+    "A-9d",
+    "A-10",
+    "A-11",
+    "A-12",
+    "A-13",
+    "A-14",
+    "A-15",
+    "A-fb",
+    "A-max",
     "C-conc",
     "C-eq1",
     "C-2",
