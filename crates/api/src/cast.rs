@@ -436,19 +436,7 @@ mod tests {
     use crate::NodeLine;
 
     fn line(n: u8) -> NodeLine {
-        NodeLine {
-            name: "x".to_owned(),
-            id: NodeId([n; 32]),
-            listen: format!("10.0.0.{n}:7001"),
-            uplink: None,
-            downlink: None,
-            rack: None,
-            labels: BTreeMap::new(),
-            keeps: true,
-            objects: 0,
-            up: true,
-            data_path: None,
-        }
+        NodeLine::example(n, "x")
     }
 
     fn news(standings: &[(u8, MemberStanding, u64)], route: CastRoute, over: bool) -> CastNews {

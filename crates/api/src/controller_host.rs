@@ -373,12 +373,25 @@ impl Tasks {
     }
 
     fn load_names(&self) -> Result<Vec<NameRecord>, AppError> {
-        let read = || -> Result<Vec<NameRecord>, redb::Error> {
-            let table = self.database.begin_read()?.open_table(NAMES)?;
+        self.records(NAMES, "a name")
+    }
+
+    fn load_standing(&self) -> Result<Vec<StandingRecord>, AppError> {
+        self.records(STANDING, "a standing cast")
+    }
+
+    /// All records of a table, each `of` this.
+    fn records<K: redb::Key + 'static, T: serde::de::DeserializeOwned>(
+        &self,
+        table: TableDefinition<K, &'static [u8]>,
+        of: &str,
+    ) -> Result<Vec<T>, AppError> {
+        let read = || -> Result<Vec<T>, redb::Error> {
+            let table = self.database.begin_read()?.open_table(table)?;
             let mut records = Vec::new();
             for entry in table.iter()? {
                 let record = postcard::from_bytes(entry?.1.value());
-                records.push(record.map_err(|e| redb::Error::Corrupted(format!("record of a name: {e}")))?);
+                records.push(record.map_err(|e| redb::Error::Corrupted(format!("record of {of}: {e}")))?);
             }
             Ok(records)
         };
@@ -405,21 +418,6 @@ impl Tasks {
             Ok(())
         };
         write().map_err(|e| AppError::state(&self.path, e))
-    }
-
-    fn load_standing(&self) -> Result<Vec<StandingRecord>, AppError> {
-        let read = || -> Result<Vec<StandingRecord>, redb::Error> {
-            let table = self.database.begin_read()?.open_table(STANDING)?;
-            let mut records = Vec::new();
-            for entry in table.iter()? {
-                let record = postcard::from_bytes(entry?.1.value());
-                records.push(
-                    record.map_err(|e| redb::Error::Corrupted(format!("record of a standing cast: {e}")))?,
-                );
-            }
-            Ok(records)
-        };
-        read().map_err(|e| AppError::state(&self.path, e))
     }
 
     /// Writes records of standing casts down, and forgets those that have none any more.

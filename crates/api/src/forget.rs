@@ -75,24 +75,11 @@ fn connected(node: &NodeLine) -> AppError {
 
 #[cfg(test)]
 mod tests {
-    use headwater_units::NodeId;
 
     use super::*;
 
     fn line(n: u8, name: &str, up: bool) -> NodeLine {
-        NodeLine {
-            name: name.to_owned(),
-            id: NodeId([n; 32]),
-            listen: format!("10.0.0.{n}:7001"),
-            uplink: None,
-            downlink: None,
-            rack: None,
-            labels: Default::default(),
-            keeps: true,
-            objects: 0,
-            up,
-            data_path: None,
-        }
+        NodeLine { up, ..NodeLine::example(n, name) }
     }
 
     #[test]

@@ -230,7 +230,6 @@ impl Network<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
 
     use headwater_units::ObjectId;
 
@@ -239,19 +238,9 @@ mod tests {
 
     fn line(n: u8, up: u64, down: u64) -> NodeLine {
         let rate = |mbit: u64| (mbit > 0).then(|| BitRate::new(mbit * 1_000_000));
-        NodeLine {
-            name: format!("n{n}"),
-            id: NodeId([n; 32]),
-            listen: format!("10.0.0.{n}:7001"),
-            uplink: rate(up),
-            downlink: rate(down),
-            rack: (n > 2).then(|| format!("r{}", n % 2)),
-            labels: BTreeMap::new(),
-            keeps: true,
-            objects: 0,
-            up: true,
-            data_path: None,
-        }
+        let rack = (n > 2).then(|| format!("r{}", n % 2));
+        let (uplink, downlink) = (rate(up), rate(down));
+        NodeLine { uplink, downlink, rack, ..NodeLine::example(n, &format!("n{n}")) }
     }
 
     /// Node 1 has an object of 143 MB, which is 1.2 Gbit with headers.

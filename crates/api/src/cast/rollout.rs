@@ -164,7 +164,6 @@ fn joined(before: CastResult, wave: CastResult, summary: CastWave) -> CastResult
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
 
     use headwater_units::{Bytes, ObjectId};
 
@@ -172,19 +171,7 @@ mod tests {
     use crate::requests::Wave;
 
     fn line(n: u8, name: &str) -> NodeLine {
-        NodeLine {
-            name: name.to_owned(),
-            id: NodeId([n; 32]),
-            listen: format!("10.0.0.{n}:7001"),
-            uplink: None,
-            downlink: None,
-            rack: None,
-            labels: BTreeMap::new(),
-            keeps: true,
-            objects: 0,
-            up: true,
-            data_path: None,
-        }
+        NodeLine::example(n, name)
     }
 
     #[test]

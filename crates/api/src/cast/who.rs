@@ -101,19 +101,8 @@ mod tests {
     use super::*;
 
     fn line(n: u8, name: &str, labels: &[(&str, &str)]) -> NodeLine {
-        NodeLine {
-            name: name.to_owned(),
-            id: NodeId([n; 32]),
-            listen: format!("10.0.0.{n}:7001"),
-            uplink: None,
-            downlink: None,
-            rack: None,
-            labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
-            keeps: true,
-            objects: 0,
-            up: true,
-            data_path: None,
-        }
+        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        NodeLine { labels, ..NodeLine::example(n, name) }
     }
 
     #[test]

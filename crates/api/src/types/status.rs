@@ -180,6 +180,26 @@ pub struct CastLine {
     pub age_seconds: f64,
 }
 
+#[cfg(test)]
+impl NodeLine {
+    /// A node of tests, which is here and keeps objects.
+    pub(crate) fn example(n: u8, name: &str) -> Self {
+        NodeLine {
+            name: name.to_owned(),
+            id: NodeId([n; 32]),
+            listen: format!("10.0.0.{n}:7001"),
+            uplink: None,
+            downlink: None,
+            rack: None,
+            labels: BTreeMap::new(),
+            keeps: true,
+            objects: 0,
+            up: true,
+            data_path: None,
+        }
+    }
+}
+
 /// A cast that goes on for nodes that join later.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StandingLine {
