@@ -75,7 +75,6 @@ fn connected(node: &NodeLine) -> AppError {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     fn line(n: u8, name: &str, up: bool) -> NodeLine {
