@@ -29,7 +29,7 @@ pub(crate) const REAL: [&str; 7] = ["api", "bench", "control", "driver", "store"
 /// Hashes the sources and data of crates of the workspace at `root`, but for the folders `beside` (from the root); Cargo is told to
 /// look at them again when they change.
 pub(crate) fn of_crates(root: &Path, names: &[&str], beside: &[&str]) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325;
+    let mut hash = START;
     for name in names {
         for part in ["src", "data"] {
             let folder = root.join("crates").join(name).join(part);
@@ -55,8 +55,11 @@ fn add_sources(root: &Path, folder: &Path, beside: &[&str], hash: &mut u64) {
     }
 }
 
+/// Where a hash begins (FNV-1a).
+pub(crate) const START: u64 = 0xcbf2_9ce4_8422_2325;
+
 /// FNV-1a, with a mark at the end of each part.
-fn add(hash: &mut u64, bytes: &[u8]) {
+pub(crate) fn add(hash: &mut u64, bytes: &[u8]) {
     for byte in bytes.iter().chain(b"\n") {
         *hash = (*hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     }

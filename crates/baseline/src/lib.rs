@@ -71,7 +71,7 @@ impl Scheme {
     /// DCCP as PPUSH compares itself with it.
     pub const DCCP: Scheme = Scheme::Ccid2 { ecn: false };
     /// NDP in one class for all data, as SCDP compares itself with it.
-    pub const NDP: Scheme = Scheme::Ndp(NdpConfig { class: Class::Bulk, headroom: Bytes::new(64) });
+    pub const NDP: Scheme = Scheme::Ndp(NdpConfig { class: Class::Bulk, headroom: Bytes::ZERO });
 }
 
 /// What DCTCP may be told.
@@ -95,15 +95,16 @@ impl Default for DctcpConfig {
 pub struct NdpConfig {
     /// How its data queue. Bulk by default: NDP knows no levels (SCDP §IV-B).
     pub class: Class,
-    /// What a host leaves free of its link for each packet that it pulls: the header of a trimmed one, 64 bytes in csg-htsim
-    /// (`NdpPullPacer`, `NdpPacket::ACKSIZE`) and by default. Without it receivers ask for all that their links carry, and
-    /// receipts, pulls and headers come on top.
+    /// What a host leaves free of its link for each packet that it pulls. None by default, as NDP's own simulator has it:
+    /// receivers ask for all that their links carry, and receipts, pulls and headers come on top. csg-htsim's receivers pull
+    /// every wire time / 0.99, as if 15 bytes were left of 1500; its 64 bytes (`NdpPacket::ACKSIZE`) are the packet's own
+    /// header, which our 1500 bytes have in them.
     pub headroom: Bytes,
 }
 
 impl Default for NdpConfig {
     fn default() -> Self {
-        NdpConfig { class: Class::Bulk, headroom: Bytes::new(64) }
+        NdpConfig { class: Class::Bulk, headroom: Bytes::ZERO }
     }
 }
 

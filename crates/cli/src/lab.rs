@@ -38,6 +38,8 @@ pub(crate) enum LabCommand {
     List(ListArgs),
     /// Run experiments and judge their claims
     Run(Box<RunArgs>),
+    /// Compute anew, and store, the results at paper scale that are of other code than today's
+    Rerun(RerunArgs),
     /// Write the page of every claim beside ours, with plots, from stored results
     Report(ReportArgs),
     /// Compare coflow policies on a trace: completion times by width and length, as a table and a plot
@@ -94,7 +96,7 @@ in which it was too late all the same is tried again, three times and for ten se
 counts for nothing, neither as a pass nor as a miss; the same command tries it again.
 
 With --json, one line per claim: experiment, claim, engine, scale, seeds, published, measured, ci95, range (lowest and
-highest seed), tolerance, verdict (pass, miss, report or pending), note, commit. A skipped run is a line of its own, with
+highest seed), tolerance, verdict (pass, miss, undecided, report or pending), note, commit. A skipped run is a line of its own, with
 type \"skipped\", experiment, engine, run and reason.
 
 Exit code: 0 if no claim misses, 3 if one does, 1 if a run went wrong.")]
@@ -136,13 +138,53 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  headwater lab rerun --stale --list                 what would be computed anew, and why
+  headwater lab rerun --stale                        all of it, the cheapest first
+  headwater lab rerun --stale --engine netns         results of real packets, in real time
+
+A result is stale if the code has changed since and no longer computes the same tables at small scale, if other runs are asked
+for, or if a claim is newer. Each is stored as soon as it is there, with a line in attempts.jsonl. A command that was stopped or
+killed goes on when it is given again: finished runs are kept in OUT.
+
+With --json, one line per claim, as of `lab run`; with --list, one per result: experiment, engine, reason, events.
+
+Exit code: 0 if no claim misses, 3 if one does, 1 if a run went wrong.")]
+pub(crate) struct RerunArgs {
+    /// Results that are stale or not there; nothing else can be asked for yet
+    #[arg(long, required = true)]
+    stale: bool,
+    /// Only of these: an experiment's id or the last part of it, or a claim's id
+    #[arg(value_name = "ID")]
+    what: Vec<String>,
+    /// Only what this computes [default: all that take no real time]
+    #[arg(long, value_name = "ENGINE")]
+    engine: Option<EngineName>,
+    /// Say what would be computed, and stop
+    #[arg(long)]
+    list: bool,
+    /// Compute so many runs at once [default: one per processor]
+    #[arg(short, long, value_name = "N")]
+    jobs: Option<NonZero<usize>>,
+    /// Folder for everything that is written but the results
+    #[arg(long, value_name = "DIR", default_value = OUT, value_hint = ValueHint::DirPath)]
+    out: PathBuf,
+    #[command(flatten)]
+    from: From,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
   headwater lab report lab-results                   what `lab run` left there, as lab-results/report.md and pictures
   headwater lab report                               docs/reproduction.md and docs/reproduction/*.svg, *.png
-  headwater lab report --json                        every stored verdict, one object per line; writes nothing
+  headwater lab report --html                        the same as docs/reproduction.html, in one file
+  headwater lab report --json                        every stored verdict and every row of the papers; writes nothing
   headwater lab report --results r --out page        outside a checkout
 
 Without a folder, results come from `headwater lab run ... --scale paper --store`, and text about misses from
-RESULTS/notes/EXPERIMENT.md. The same results give the same page and pictures, byte for byte.")]
+RESULTS/notes/EXPERIMENT.md. The same results give the same page and pictures, byte for byte.
+
+With --json, one line per stored verdict, then one per row of the papers (row, verdict, passed, claims, seeds, seeds_wanted,
+size, size_wanted, stale), and last {\"catalogue\": {rows, pass, miss, undecided, report, absent, stale}}.")]
 pub(crate) struct ReportArgs {
     /// Report what `lab run` wrote to this folder, instead of what is stored beside the experiments
     #[arg(value_name = "FOLDER", conflicts_with_all = ["experiments", "results"], value_hint = ValueHint::DirPath)]
@@ -150,6 +192,9 @@ pub(crate) struct ReportArgs {
     /// Folder for the page and its pictures [default: FOLDER, else docs of the checkout around the current folder]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     out: Option<PathBuf>,
+    /// Write reproduction.html too: the same in one page that needs nothing beside it
+    #[arg(long, conflicts_with = "folder")]
+    html: bool,
     #[command(flatten)]
     from: From,
 }
@@ -235,6 +280,7 @@ pub(crate) fn act(command: &LabCommand, terminal: &Terminal, shutdown: &Shutdown
     tokio::task::block_in_place(|| match command {
         LabCommand::List(args) => list(args, terminal),
         LabCommand::Run(args) => run(args, terminal, shutdown),
+        LabCommand::Rerun(args) => rerun(args, terminal, shutdown),
         LabCommand::Report(args) => report(args, terminal),
         LabCommand::Coflow(args) => coflow::act(args, terminal, shutdown),
     })
@@ -281,17 +327,92 @@ fn run(args: &RunArgs, terminal: &Terminal, shutdown: &Shutdown) -> Result<(), F
         engine: args.engine.map(EngineName::engine),
         scale: args.scale.scale(),
         seeds: args.seeds.map(NonZero::get),
-        threads: args.jobs.or(std::thread::available_parallelism().ok()).map_or(1, NonZero::get),
+        threads: threads(args.jobs),
         out: args.out.clone(),
         fresh: args.fresh,
         pcap: args.pcap.clone(),
         store,
         commit: checkout.and_then(|checkout| checkout.commit()),
     };
+    if compute(&options, &args.from.catalogue()?, terminal, shutdown)? > 0 {
+        Err(Failure::Missed)
+    } else {
+        Ok(())
+    }
+}
+
+fn rerun(args: &RerunArgs, terminal: &Terminal, shutdown: &Shutdown) -> Result<(), Failure> {
+    let checkout = checkout();
+    let results = args
+        .from
+        .results(checkout.as_ref())
+        .ok_or(LabError::NoCheckout { hint: "say where the results are with --results DIR" })?;
     let catalogue = args.from.catalogue()?;
+    let engine = args.engine.map(EngineName::engine);
+    let mut stale = lab::stale(&results, &catalogue, engine, &AllEngines)?;
+    if !args.what.is_empty() {
+        let mut wanted = Vec::new();
+        for word in &args.what {
+            wanted.extend(catalogue.find(word)?.into_iter().map(|chosen| chosen.experiment.id));
+        }
+        stale.retain(|it| wanted.contains(&it.experiment));
+    }
+    if args.list {
+        return list_stale(&stale, terminal);
+    }
+    if stale.iter().any(|it| it.engine.is_real_time()) {
+        with_networks(terminal, shutdown)?;
+    }
+    let commit = checkout.and_then(|checkout| checkout.commit());
+    let (all, mut misses) = (stale.len(), 0);
+    for (number, it) in stale.into_iter().enumerate() {
+        terminal.note(&format!("{} of {all}: {} ({}): {}", number + 1, it.experiment, it.engine, it.reason));
+        let options = RunOptions {
+            what: vec![it.experiment],
+            all: false,
+            engine: Some(it.engine),
+            scale: Scale::Paper,
+            seeds: None,
+            threads: threads(args.jobs),
+            out: args.out.clone(),
+            fresh: false,
+            pcap: None,
+            store: Some(results.clone()),
+            commit: commit.clone(),
+        };
+        misses += compute(&options, &catalogue, terminal, shutdown)?;
+    }
+    if misses > 0 { Err(Failure::Missed) } else { Ok(()) }
+}
+
+fn list_stale(stale: &[lab::Stale], terminal: &Terminal) -> Result<(), Failure> {
+    if terminal.json() {
+        stale.iter().try_for_each(|it| terminal.json_line(it))?;
+        return Ok(());
+    }
+    let mut table = Table::new(&["EXPERIMENT", "ENGINE", " EVENTS", "WHY"]);
+    for it in stale {
+        let events = it.events.map_or_else(|| "-".to_owned(), |events| events.to_string());
+        table.row([it.experiment.clone(), it.engine.name().to_owned(), events, it.reason.to_owned()]);
+    }
+    let text = if stale.is_empty() { "every result is fresh".to_owned() } else { table.render("") };
+    Ok(terminal.out(&text)?)
+}
+
+fn threads(jobs: Option<NonZero<usize>>) -> usize {
+    jobs.or(std::thread::available_parallelism().ok()).map_or(1, NonZero::get)
+}
+
+/// Runs experiments and shows what comes of them; says how many claims miss.
+fn compute(
+    options: &RunOptions,
+    catalogue: &Catalogue,
+    terminal: &Terminal,
+    shutdown: &Shutdown,
+) -> Result<usize, Failure> {
     let mut shown = Progress::new(terminal);
     let stop = || shutdown.is_set();
-    let done = lab::run(&options, &catalogue, Arc::new(AllEngines), &stop, &mut shown);
+    let done = lab::run(options, catalogue, Arc::new(AllEngines), &stop, &mut shown);
     let printed = shown.finish();
     let done = done.inspect_err(|error| {
         if matches!(error, LabError::Stopped { .. }) {
@@ -315,7 +436,7 @@ fn run(args: &RunArgs, terminal: &Terminal, shutdown: &Shutdown) -> Result<(), F
         ))
         .into());
     }
-    if done.iter().any(|experiment| experiment.misses() > 0) { Err(Failure::Missed) } else { Ok(()) }
+    Ok(done.iter().map(ExperimentRun::misses).sum())
 }
 
 fn report(args: &ReportArgs, terminal: &Terminal) -> Result<(), Failure> {
@@ -338,14 +459,20 @@ fn report(args: &ReportArgs, terminal: &Terminal) -> Result<(), Failure> {
         }
     };
     if let Some(out) = out {
-        let written = lab::report(&ReportOptions { results: results.clone(), out }, &catalogue)?;
+        let written = lab::report(
+            &ReportOptions { results: results.clone(), out, html: args.html },
+            &catalogue,
+            &AllEngines,
+        )?;
         if !terminal.json() {
             terminal.note(&written_text(&written));
         }
     }
     if terminal.json() {
-        let all = lab::stored_verdicts(&results, &catalogue)?;
-        all.iter().try_for_each(|judged| terminal.json_line(judged))?;
+        let standing = lab::standing(&results, &catalogue, &AllEngines)?;
+        standing.verdicts.iter().try_for_each(|judged| terminal.json_line(judged))?;
+        standing.rows.iter().try_for_each(|row| terminal.json_line(row))?;
+        terminal.json_line(&json!({ "catalogue": standing.counts }))?;
     }
     Ok(())
 }
@@ -368,11 +495,12 @@ fn report_runs(folder: &Path, out: Option<&PathBuf>, terminal: &Terminal) -> Res
 fn written_text(written: &lab::Report) -> String {
     let counts = written.counts;
     format!(
-        "{}: {} plots; {} pass, {} miss, {} report, {} pending",
+        "{}: {} plots; {} pass, {} miss, {} undecided, {} report, {} pending",
         written.page.display(),
         written.plots,
         counts.pass,
         counts.miss,
+        counts.undecided,
         counts.report,
         counts.pending
     )
@@ -608,6 +736,7 @@ fn word(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Pass => "pass",
         Outcome::Miss => "MISS",
+        Outcome::Undecided => "undecided",
         Outcome::Report => "report",
         Outcome::Pending => "pending",
     }

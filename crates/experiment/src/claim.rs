@@ -79,6 +79,8 @@ pub enum Outcome {
     Pass,
     /// Not.
     Miss,
+    /// The 95 % interval crosses the line.
+    Undecided,
     /// Our number, without a pass line.
     Report,
     /// Not run, or not runnable yet.
@@ -189,29 +191,45 @@ impl Claim {
                 (mean, stats::interval95(&values), range, values.len() as u32)
             }
         };
-        let tolerance = self.tolerance(context.scale);
-        let covered = match (self.report_if_covers, ci95) {
-            (Some(value), Some((low, high))) => low <= value && value <= high,
-            _ => false,
-        };
-        let verdict = match tolerance.holds(measured, self.published_number()) {
-            _ if *tolerance == Tolerance::Report || covered => Outcome::Report,
-            true => Outcome::Pass,
-            false => Outcome::Miss,
-        };
         let finite = |x: f64| x.is_finite().then_some(x);
-        let note = match (note.is_empty(), measured.is_finite(), covered) {
+        let both_finite = |(low, high): &(f64, f64)| low.is_finite() && high.is_finite();
+        let (ci95, range) = (ci95.filter(both_finite), range.filter(both_finite));
+        let verdict = self.outcome(context.scale, measured, ci95);
+        let note = match (note.is_empty(), measured.is_finite(), self.is_covered_by(ci95)) {
             (false, ..) => note,
             (_, false, _) => "there is no finite value: unfinished tasks, or a division by zero".to_owned(),
             (.., true) => "the 95 % interval covers the value that would decide".to_owned(),
             _ => String::new(),
         };
-        let both_finite = |(low, high): &(f64, f64)| low.is_finite() && high.is_finite();
-        let (ci95, range) = (ci95.filter(both_finite), range.filter(both_finite));
         Verdict { seeds, measured: finite(measured), ci95, range, verdict, ..blank(note) }
     }
 
-    pub(crate) fn published_number(&self) -> Option<f64> {
+    /// What a measured value and its 95 % interval mean for the claim.
+    ///
+    /// At small scale the mean decides: two seeds give no interval that says anything.
+    pub fn outcome(&self, scale: Scale, measured: f64, ci95: Option<(f64, f64)>) -> Outcome {
+        let (tolerance, published) = (self.tolerance(scale), self.published_number());
+        let judged = ci95.filter(|_| scale == Scale::Paper);
+        if *tolerance == Tolerance::Report || self.is_covered_by(ci95) {
+            Outcome::Report
+        } else if judged.is_some_and(|interval| tolerance.is_crossed_by(interval, published)) {
+            Outcome::Undecided
+        } else if tolerance.holds(measured, published) {
+            Outcome::Pass
+        } else {
+            Outcome::Miss
+        }
+    }
+
+    fn is_covered_by(&self, ci95: Option<(f64, f64)>) -> bool {
+        let covers = |(low, high): (f64, f64)| {
+            self.report_if_covers.is_some_and(|value| low <= value && value <= high)
+        };
+        ci95.is_some_and(covers)
+    }
+
+    /// The published value, where it is a number.
+    pub fn published_number(&self) -> Option<f64> {
         match self.published {
             Some(Published::Number(number)) => Some(number),
             _ => None,

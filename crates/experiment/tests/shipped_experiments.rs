@@ -13,109 +13,15 @@ use headwater_experiment::workload::Workload;
 use headwater_fabric::{HostId, LinkId, PointId};
 use headwater_units::{Bytes, Geometry};
 
-/// The rows of the catalogue of claims, as far as they are there.
-const ROWS: [&str; 108] = [
-    "P-2",
-    "P-2q",
-    "P-2w",
-    "P-2a1",
-    "P-2a2",
-    "P-2c",
-    "P-3",
-    "P-4a",
-    "P-4a2",
-    "P-4b",
-    "P-5",
-    "P-6",
-    "P-7",
-    "P-7r",
-    "P-inc",
-    "P-8a",
-    "P-8b",
-    "P-8c",
-    "P-8d",
-    "P-8e",
-    "P-8f",
-    "P-9",
-    "P-10",
-    "P-11a",
-    "P-11b",
-    "P-11c",
-    "P-11d",
-    "P-12",
-    "P-13",
-    "P-14a",
-    "P-14b",
-    "P-T2",
-    "P-head",
-    "S-1",
-    "S-5",
-    "S-5bg",
-    "S-6",
-    "S-6g",
-    "S-7",
-    "S-7p",
-    "S-8",
-    "S-9",
-    "S-10",
-    "S-T1",
-    "S-11a",
-    "S-11b",
-    "S-11d",
-    "S-12a",
-    "S-12b",
-    "S-13",
-    "S-14",
-    "S-15",
-    "S-64",
-    "D-5b",
-    "D-5c",
-    "D-6",
-    "D-7b",
-    "D-7c",
-    "D-loss",
-    "D-8",
-    "D-cache",
-    "D-9i",
-    "D-T1",
-    "D-esm",
-    "D-th",
-    "D-4g",
-    "D-9",
-    "D-eff",
-    "D-wan",
-    "A-3",
-    "A-3b",
-    "A-7",
-    "A-BF",
-    "A-8b",
-    "A-8c",
-    "A-8d",
-    "A-8e",
-    "A-9a",
-    "A-9b",
-    "A-9c",
-    "A-9d",
-    "A-10",
-    "A-11",
-    "A-12",
-    "A-13",
-    "A-14",
-    "A-15",
-    "A-fb",
-    "A-max",
-    "C-conc",
-    "C-eq1",
-    "C-2",
-    "C-3",
-    "C-4",
-    "C-4l",
-    "C-4o",
-    "C-5",
-    "C-6",
-    "C-7",
-    "C-8",
-    "C-8d",
+/// What is shown beside the papers' rows.
+const GOALS: [&str; 14] = [
+    "E-background",
+    "E-casts",
+    "E-contention",
+    "E-delivery",
+    "E-incast",
+    "E-parity",
+    "E-ten-tasks",
     "S-small",
     "S-untrimmed",
     "bench-A1",
@@ -125,9 +31,16 @@ const ROWS: [&str; 108] = [
     "scale-casts",
 ];
 
-/// What the emulated fabric must show.
-const GOALS: [&str; 7] =
-    ["E-background", "E-casts", "E-contention", "E-delivery", "E-incast", "E-parity", "E-ten-tasks"];
+/// The first parts of the ids of claims that the papers' rows name, but of rows for which there is no experiment yet.
+fn rows() -> BTreeSet<String> {
+    let text = include_str!("../../../experiments/catalogue.toml");
+    let rows = text.parse::<toml::Table>().unwrap()["row"].as_array().unwrap().clone();
+    let parts = rows.iter().filter_map(|row| row.get("parts")?.as_array()).flatten();
+    let claims = parts.map(|part| part["claim"].as_str().unwrap().split('/').next().unwrap().to_owned());
+    claims
+        .filter(|row| !["S-code", "S-fail", "A-conv", "C-9", "D-5a", "D-fail"].contains(&row.as_str()))
+        .collect()
+}
 
 fn all() -> Vec<Experiment> {
     let parsed = shipped().into_iter().map(|(id, text)| Experiment::parse(&id, &text));
@@ -140,7 +53,9 @@ fn every_file_parses_and_every_row_of_the_catalogue_is_claimed() {
     assert!(all.len() >= 25, "{} experiments", all.len());
     let claimed: BTreeSet<&str> =
         all.iter().flat_map(|e| &e.claims).map(|claim| claim.id.split('/').next().unwrap()).collect();
-    let known: BTreeSet<&str> = ROWS.into_iter().chain(GOALS).collect();
+    let rows = rows();
+    let cited = ["S-64", "D-esm"];
+    let known: BTreeSet<&str> = rows.iter().map(String::as_str).chain(GOALS).chain(cited).collect();
     for row in &known {
         assert!(claimed.contains(row), "no claim {row}");
     }

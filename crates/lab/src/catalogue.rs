@@ -7,10 +7,14 @@ use std::path::{Path, PathBuf};
 use headwater_experiment::claim::Claim;
 use headwater_experiment::experiment::{Experiment, ExperimentError};
 
-use super::LabError;
+use super::{LabError, Rows};
 
 /// Ids and texts of the shipped experiments.
 static SHIPPED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/experiments.rs"));
+/// The papers' rows.
+const ROWS: &str = include_str!("../../../experiments/catalogue.toml");
+/// The file of rows beside experiments.
+const ROWS_FILE: &str = "catalogue.toml";
 /// Where stored results are, beside the experiments.
 const RESULTS: &str = "results";
 /// How the ids of drills begin: they are about the user's machine, not about what a paper says, so they are left out where
@@ -23,6 +27,7 @@ const PROPOSED: usize = 4;
 #[derive(Debug)]
 pub struct Catalogue {
     entries: Vec<(String, Cow<'static, str>)>,
+    rows: Option<Rows>,
 }
 
 /// Something to run, and why.
@@ -37,25 +42,36 @@ pub struct Chosen {
 impl Catalogue {
     /// What this binary brings along.
     pub fn shipped() -> Self {
-        Self::of(SHIPPED.iter().map(|(id, text)| ((*id).to_owned(), Cow::Borrowed(*text))).collect())
+        let entries = SHIPPED.iter().map(|(id, text)| ((*id).to_owned(), Cow::Borrowed(*text))).collect();
+        Catalogue {
+            rows: Some(Rows::parse(ROWS).expect("a test reads what is shipped")),
+            ..Self::of(entries)
+        }
     }
 
-    /// The experiment files below a folder, or one file.
+    /// The experiment files below a folder, with its rows (`catalogue.toml`) if it has some, or one file.
     ///
     /// # Errors
-    /// [`LabError::Read`].
+    /// [`LabError::Read`] and [`LabError::Rows`].
     pub fn at(path: &Path) -> Result<Self, LabError> {
         if path.is_file() {
             return Ok(Self::of(vec![(id_of_file(path), read(path)?)]));
         }
         let mut entries = Vec::new();
         gather(path, path, &mut entries)?;
-        Ok(Self::of(entries))
+        let rows = path.join(ROWS_FILE);
+        let rows = if rows.exists() { Some(Rows::parse(&read(&rows)?)?) } else { None };
+        Ok(Catalogue { rows, ..Self::of(entries) })
     }
 
     fn of(mut entries: Vec<(String, Cow<'static, str>)>) -> Self {
         entries.sort_by_key(|(id, _)| natural(id));
-        Catalogue { entries }
+        Catalogue { entries, rows: None }
+    }
+
+    /// The rows of the papers' evaluations that the experiments are about, if somebody wrote them down.
+    pub fn rows(&self) -> Option<&Rows> {
+        self.rows.as_ref()
     }
 
     /// All experiments but the drills, or what is wrong with their files.
@@ -166,7 +182,7 @@ fn gather(
             if path != root.join(RESULTS) {
                 gather(root, &path, entries)?;
             }
-        } else if path.extension().is_some_and(|it| it == "toml") {
+        } else if path.extension().is_some_and(|it| it == "toml") && path != root.join(ROWS_FILE) {
             let within = path.strip_prefix(root).unwrap_or(&path).with_extension("");
             entries.push((within.display().to_string(), read(&path)?));
         }

@@ -85,6 +85,12 @@ pub enum LabError {
         /// What is wrong.
         reason: String,
     },
+    /// The rows of the papers cannot be understood.
+    #[error("the catalogue of the papers' rows (catalogue.toml) is wrong: {reason}")]
+    Rows {
+        /// Line and reason.
+        reason: String,
+    },
     /// A finished run is unreadable right after it was written.
     #[error("{} was written but cannot be read back: {reason}", path.display())]
     Lost {

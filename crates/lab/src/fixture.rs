@@ -8,6 +8,7 @@ use headwater_experiment::experiment::{Engine, Job, Scale};
 use headwater_experiment::table::{MeasureRow, SampleRow, Tables, TaskRow};
 
 use super::models::{ModelError, Models, RunContext};
+use super::{Provenance, StoredRun};
 
 /// Two points, two schemes and two seeds at small scale; a claim that passes, one that can miss, plots of four kinds.
 pub(super) const EXPERIMENT: &str = r#"
@@ -221,4 +222,21 @@ pub(super) fn verdicts(experiment: &str, engine: Engine) -> Vec<Verdict> {
         verdict("P-8c", Some(1.25), Outcome::Report, "the 95 % interval covers the value that would decide"),
         verdict("P-8d", None, Outcome::Pending, "not run: scdp"),
     ]
+}
+
+/// What is stored of them.
+pub(super) fn run(engine: Engine) -> StoredRun {
+    StoredRun {
+        engine,
+        scale: Scale::Paper,
+        seeds: 5,
+        commit: None,
+        code: "c0de".into(),
+        provenance: Provenance::default(),
+        machine: None,
+        skipped: Vec::new(),
+        verdicts: verdicts("ppush/fig8", engine),
+        means: Vec::new(),
+        figures: Vec::new(),
+    }
 }

@@ -22,12 +22,14 @@ mod estimate;
 mod files;
 #[cfg(test)]
 mod fixture;
+mod freshness;
 mod list;
 mod machine;
 mod models;
 mod pool;
 mod report;
 mod results;
+mod rows;
 mod run;
 mod run_file;
 
@@ -37,12 +39,14 @@ pub use coflow::{
     CoflowLine, CoflowOptions, CoflowOutcome, PlotFormat, draw_coflows, plot_format, read_trace, run_coflows,
 };
 pub use error::LabError;
+pub use freshness::{Provenance, Stale, stale};
 pub use list::{ClaimLine, ExperimentLine, JobCount, StoredVerdict, list};
 pub use machine::Machine;
 pub use models::{ModelError, Models, RunContext, Shipped};
 pub use report::page::digits;
-pub use report::{Counts, Report, ReportOptions, report, report_runs, stored_verdicts, verdicts_of_runs};
+pub use report::{Counts, Report, ReportOptions, Standing, report, report_runs, standing, verdicts_of_runs};
 pub use results::{Drawn, Heading, Kind, Line, Means, SkippedRun, Stored, StoredRun, load};
+pub use rows::{Extreme, Part, Row, RowCounts, RowOutcome, RowResult, Rows};
 pub use run::{ExperimentRun, Judged, RunOptions, run};
 
 /// Whom a run tells how far it is.

@@ -1,7 +1,8 @@
 //! `lab report`: a page of every claim with the published value beside ours, and the plots, from what is stored beside the
 //! experiments, or from what one folder of `lab run` has.
 //!
-//! An experiment that ran on several engines has one table, with a column for each, and one picture per plot. Nothing is
+//! The page of all experiments begins with a row per figure, table or number of the papers (`experiments/catalogue.toml`); each
+//! paper's experiments are on a page of their own. An experiment that ran on several engines has one table, with a column for each, and one picture per plot. Nothing is
 //! computed here: the same results give the same page and pictures, byte for byte.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,9 +18,16 @@ use super::catalogue::natural;
 use super::chart::Chart;
 use super::files::write_whole;
 use super::results::{self, Drawn, Heading, Stored, StoredRun, Summary};
-use super::{Catalogue, Judged, LabError};
+use super::rows::{Known, RowCounts, RowResult};
+use super::{Catalogue, Judged, LabError, Models, freshness};
 
+mod html;
 pub(super) mod page;
+
+/// The name of the page and of the folder beside it.
+const NAME: &str = "reproduction";
+/// The text about what was changed after a result was seen, among the notes.
+const CHANGED: &str = "changed.md";
 
 /// Where the results are, and where the page goes.
 #[derive(Clone, Debug)]
@@ -28,6 +36,8 @@ pub struct ReportOptions {
     pub results: PathBuf,
     /// The folder of `reproduction.md` and `reproduction/`.
     pub out: PathBuf,
+    /// Whether to write `reproduction.html` too: the same in one page that needs nothing beside it.
+    pub html: bool,
 }
 
 /// What was written.
@@ -39,6 +49,19 @@ pub struct Report {
     pub plots: usize,
     /// Verdicts on it.
     pub counts: Counts,
+    /// Rows of the papers on it.
+    pub rows: RowCounts,
+}
+
+/// How the stored results stand.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Standing {
+    /// All stored verdicts of claims that there are.
+    pub verdicts: Vec<Judged>,
+    /// The papers' rows.
+    pub rows: Vec<RowResult>,
+    /// How many of them are what.
+    pub counts: RowCounts,
 }
 
 /// How many claims have which verdict.
@@ -48,6 +71,8 @@ pub struct Counts {
     pub pass: usize,
     /// Not.
     pub miss: usize,
+    /// The interval crosses the line.
+    pub undecided: usize,
     /// Without a pass line.
     pub report: usize,
     /// Not run, or not runnable yet.
@@ -59,6 +84,7 @@ impl Counts {
         match outcome {
             Outcome::Pass => self.pass += 1,
             Outcome::Miss => self.miss += 1,
+            Outcome::Undecided => self.undecided += 1,
             Outcome::Report => self.report += 1,
             Outcome::Pending => self.pending += 1,
         }
@@ -68,6 +94,7 @@ impl Counts {
         Counts {
             pass: self.pass + other.pass,
             miss: self.miss + other.miss,
+            undecided: self.undecided + other.undecided,
             report: self.report + other.report,
             pending: self.pending + other.pending,
         }
@@ -82,6 +109,8 @@ struct Section {
     anchor: String,
     /// The engines that ran it, from equations to real packets.
     runs: Vec<StoredRun>,
+    /// Engines whose runs are of other code than today's, and why.
+    stale: Vec<(Engine, &'static str)>,
     /// Every claim in the file's order, stored or pending.
     verdicts: Vec<Verdict>,
     /// Title and file name without ending of each plot.
@@ -105,28 +134,99 @@ impl Section {
         self.verdicts.iter().for_each(|verdict| counts.add(verdict.verdict));
         counts
     }
+
+    /// Why an engine's run is of other code than today's, if it is.
+    fn why_stale(&self, engine: Engine) -> Option<&'static str> {
+        self.stale.iter().find(|(on, _)| *on == engine).map(|(_, why)| *why)
+    }
 }
 
-/// Writes the page of all experiments and its pictures.
+/// Writes the page of all experiments, one per paper, and their pictures.
 ///
 /// # Errors
 /// A file that is wrong, a result that cannot be read, a folder that cannot be written.
-pub fn report(options: &ReportOptions, catalogue: &Catalogue) -> Result<Report, LabError> {
+pub fn report(
+    options: &ReportOptions,
+    catalogue: &Catalogue,
+    models: &dyn Models,
+) -> Result<Report, LabError> {
+    let mut sections = sections(&options.results, catalogue, models)?;
+    let rows = decided(&sections, catalogue);
+    let pictures = options.out.join(NAME);
+    let plots = draw(&mut sections, &pictures)?;
+    let changed = text_of(&options.results.join("notes").join(CHANGED))?;
+    let overview = page::overview(&sections, catalogue.rows(), &rows, changed.as_deref());
+    let page = options.out.join(format!("{NAME}.md"));
+    write(&page, overview.as_bytes())?;
+    let papers = page::papers(&sections);
+    for (paper, text) in &papers {
+        write(&pictures.join(format!("{paper}.md")), text.as_bytes())?;
+    }
+    if options.html {
+        let page = html::page(&overview, &papers, &drawings(&sections, &pictures)?);
+        write(&options.out.join(format!("{NAME}.html")), page.as_bytes())?;
+    }
+    Ok(Report { page, plots, counts: counts_of(&sections), rows: RowCounts::of(&rows) })
+}
+
+/// How the stored results stand: what [`report`] writes, without writing.
+///
+/// # Errors
+/// As [`report`].
+pub fn standing(results: &Path, catalogue: &Catalogue, models: &dyn Models) -> Result<Standing, LabError> {
+    let sections = sections(results, catalogue, models)?;
+    let rows = decided(&sections, catalogue);
+    let counts = RowCounts::of(&rows);
+    let judged = |section: Section| {
+        let runs = section.runs;
+        let commit =
+            move |engine| runs.iter().find(|run| run.engine == engine).and_then(|run| run.commit.clone());
+        let stored = section.verdicts.into_iter().filter(|verdict| verdict.verdict != Outcome::Pending);
+        stored.map(|verdict| Judged { commit: commit(verdict.engine), verdict }).collect::<Vec<_>>()
+    };
+    Ok(Standing { verdicts: sections.into_iter().flat_map(judged).collect(), rows, counts })
+}
+
+/// Every experiment with what is stored of it.
+fn sections(results: &Path, catalogue: &Catalogue, models: &dyn Models) -> Result<Vec<Section>, LabError> {
     let mut sections = Vec::new();
     for experiment in catalogue.all() {
         let experiment = experiment?;
-        let stored = results::load(&options.results, &experiment.id)?;
+        let stored = results::load(results, &experiment.id)?;
         let verdicts = verdicts(&experiment, stored.as_ref());
+        let runs = stored.map(|stored| ordered(stored.runs)).unwrap_or_default();
+        let stale = |run: &StoredRun| Some((run.engine, freshness::why_stale(run, &experiment, models)?));
         sections.push(Section {
             heading: Heading::of(&experiment),
             anchor: experiment.id.replace('/', "-"),
-            runs: stored.map(|stored| ordered(stored.runs)).unwrap_or_default(),
+            stale: runs.iter().filter_map(stale).collect(),
+            runs,
             verdicts,
             plots: Vec::new(),
-            note: note(&options.results, &experiment.id)?,
+            note: note(results, &experiment.id)?,
         });
     }
-    publish(sections, page::HEAD, &options.out, "reproduction")
+    Ok(sections)
+}
+
+/// The papers' rows by the verdicts of all sections.
+fn decided(sections: &[Section], catalogue: &Catalogue) -> Vec<RowResult> {
+    let known = sections.iter().flat_map(|section| {
+        section.verdicts.iter().map(|verdict| {
+            let of_engine = section.runs.iter().find(|run| run.engine == verdict.engine);
+            Known {
+                verdict,
+                size: of_engine.and_then(|run| run.means.iter().map(|means| means.tasks).max()),
+                stale: section.why_stale(verdict.engine).is_some(),
+            }
+        })
+    });
+    let known: Vec<Known<'_>> = known.collect();
+    catalogue.rows().map(|rows| rows.decide(&known)).unwrap_or_default()
+}
+
+fn counts_of(sections: &[Section]) -> Counts {
+    sections.iter().map(Section::counts).fold(Counts::default(), Counts::plus)
 }
 
 /// Writes the page of what is in a folder of `lab run` and its pictures: `report.md` and `report/` in `out`.
@@ -142,10 +242,15 @@ pub fn report_runs(folder: &Path, out: &Path) -> Result<Report, LabError> {
         heading,
         verdicts: by_claim(&runs),
         runs,
+        stale: Vec::new(),
         plots: Vec::new(),
         note: Note::Nobody,
     };
-    publish(runs_in(folder)?.into_iter().map(section).collect(), page::HEAD_OF_RUNS, out, "report")
+    let mut sections: Vec<Section> = runs_in(folder)?.into_iter().map(section).collect();
+    let plots = draw(&mut sections, &out.join("report"))?;
+    let page = out.join("report.md");
+    write(&page, page::of_runs(&sections, "report").as_bytes())?;
+    Ok(Report { page, plots, counts: counts_of(&sections), rows: RowCounts::default() })
 }
 
 /// All verdicts of a folder of `lab run`, each with its commit.
@@ -207,38 +312,32 @@ fn rank(engine: Engine) -> usize {
     }
 }
 
-/// Draws the plots and writes the page.
-fn publish(mut sections: Vec<Section>, head: &str, out: &Path, name: &str) -> Result<Report, LabError> {
-    let pictures = out.join(name);
-    fs::create_dir_all(&pictures).map_err(|source| LabError::write(&pictures, "--out", source))?;
+/// Draws the plots of all sections; says how many there are.
+fn draw(sections: &mut [Section], pictures: &Path) -> Result<usize, LabError> {
+    fs::create_dir_all(pictures).map_err(|source| LabError::write(pictures, "--out", source))?;
     let mut plots = 0;
-    for section in &mut sections {
+    for section in sections {
         for (number, (title, figures)) in figures(&section.runs).into_iter().enumerate() {
             let Some(chart) = Chart::new(&figures) else { continue };
             let file = format!("{}-{}", section.anchor, number + 1);
             write(&pictures.join(format!("{file}.svg")), chart.svg()?.as_bytes())?;
             write(&pictures.join(format!("{file}.png")), &chart.png()?)?;
-            section.plots.push((title.to_owned(), format!("{name}/{file}")));
+            section.plots.push((title.to_owned(), file));
             plots += 1;
         }
     }
-    let page = out.join(format!("{name}.md"));
-    write(&page, page::written(&sections, head).as_bytes())?;
-    let counts = sections.iter().map(Section::counts).fold(Counts::default(), Counts::plus);
-    Ok(Report { page, plots, counts })
+    Ok(plots)
 }
 
-/// All stored verdicts of the experiments there are, each with its commit.
-///
-/// # Errors
-/// As [`report`].
-pub fn stored_verdicts(results: &Path, catalogue: &Catalogue) -> Result<Vec<Judged>, LabError> {
-    let mut all = Vec::new();
-    for experiment in catalogue.all() {
-        let stored = results::load(results, &experiment?.id)?;
-        all.extend(stored.into_iter().flat_map(|stored| stored.runs).flat_map(judged));
-    }
-    Ok(all)
+/// The pictures of all sections as SVG, by file name without ending.
+fn drawings(sections: &[Section], pictures: &Path) -> Result<BTreeMap<String, String>, LabError> {
+    let files = sections.iter().flat_map(|section| &section.plots).map(|(_, file)| file);
+    let read = |file: &String| {
+        let path = pictures.join(format!("{file}.svg"));
+        let svg = fs::read_to_string(&path).map_err(|source| LabError::read(&path, source))?;
+        Ok((file.clone(), svg))
+    };
+    files.map(read).collect()
 }
 
 fn judged(run: StoredRun) -> impl Iterator<Item = Judged> {
@@ -252,12 +351,16 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), LabError> {
 
 fn note(results: &Path, experiment: &str) -> Result<Note, LabError> {
     let path = results.join("notes").join(format!("{experiment}.md"));
-    let missing = Note::Missing(format!("experiments/results/notes/{experiment}.md"));
-    match fs::read_to_string(&path) {
-        Ok(text) if text.trim().is_empty() => Ok(missing),
-        Ok(text) => Ok(Note::Written(text.trim().to_owned())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(missing),
-        Err(source) => Err(LabError::Read { path, source }),
+    let missing = || Note::Missing(format!("experiments/results/notes/{experiment}.md"));
+    Ok(text_of(&path)?.map_or_else(missing, Note::Written))
+}
+
+/// What somebody wrote, if anything.
+fn text_of(path: &Path) -> Result<Option<String>, LabError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(LabError::read(path, source)),
     }
 }
 
@@ -305,12 +408,17 @@ fn verdicts(experiment: &Experiment, stored: Option<&Stored>) -> Vec<Verdict> {
     all
 }
 
-/// A stored verdict, unless the claim has become another since.
+/// A stored verdict by today's rules, unless the claim has become another since.
 fn current(claim: &Claim, experiment: &Experiment, verdict: &Verdict) -> Verdict {
     let same = verdict.published == claim.published
         && verdict.tolerance == claim.tolerance(verdict.scale).to_string();
-    if same {
-        return verdict.clone();
+    match verdict.verdict {
+        Outcome::Pending if same => return verdict.clone(),
+        _ if same => {
+            let outcome = claim.outcome(verdict.scale, verdict.measured.unwrap_or(f64::NAN), verdict.ci95);
+            return Verdict { verdict: outcome, ..verdict.clone() };
+        }
+        _ => {}
     }
     let reason = "the claim has changed since it was run".to_owned();
     claim.pending(&experiment.id, verdict.engine, verdict.scale, reason)

@@ -17,10 +17,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::files::write_whole;
-use super::{LabError, Machine};
+use super::{LabError, Machine, Provenance};
 
 /// The summary of an engine's runs beside their rows.
 const SUMMARY: &str = "summary.json";
+/// A line per attempt to store something, in the folder of results.
+const ATTEMPTS: &str = "attempts.jsonl";
 /// The measure of a run in real time that counts the tries before it whose timing was invalid.
 const INVALID_TRIES: &str = "invalid_tries";
 /// More points than this in a line are thinned before they are kept.
@@ -48,6 +50,9 @@ pub struct StoredRun {
     pub commit: Option<String>,
     /// The code that computed them, as a hash of its sources.
     pub code: String,
+    /// What else tells whether it is still what today's code computes.
+    #[serde(default, skip_serializing_if = "Provenance::is_unknown")]
+    pub provenance: Provenance,
     /// Where and when, if they took the time that they measure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<Machine>,
@@ -373,11 +378,12 @@ pub(super) fn summaries(folder: &Path) -> Result<Vec<Summary>, LabError> {
     Ok(all)
 }
 
-/// Keeps an engine's results in place of its earlier ones; those of other engines stay.
+/// Keeps an engine's results in place of its earlier ones; those of other engines stay, and so does a line about every attempt.
 ///
 /// # Errors
 /// As [`load`], and [`LabError::Write`].
 pub(super) fn store(folder: &Path, experiment: &str, run: StoredRun) -> Result<PathBuf, LabError> {
+    attempted(folder, experiment, &run)?;
     let earlier = load(folder, experiment)?.map(|stored| stored.runs).unwrap_or_default();
     let mut runs: Vec<StoredRun> = earlier.into_iter().filter(|other| other.engine != run.engine).collect();
     runs.push(run);
@@ -389,6 +395,47 @@ pub(super) fn store(folder: &Path, experiment: &str, run: StoredRun) -> Result<P
     let text = written(&Stored { experiment: experiment.to_owned(), runs }).map_err(|e| failed(e.into()))?;
     write_whole(&path, |file| file.write_all(text.as_bytes())).map_err(failed)?;
     Ok(path)
+}
+
+/// A line about an attempt, so that none is forgotten for a better one.
+#[derive(Serialize)]
+struct Attempt<'a> {
+    experiment: &'a str,
+    engine: Engine,
+    seeds: u32,
+    commit: Option<&'a str>,
+    code: &'a str,
+    /// Runs that were made, tries before them that were invalid, and runs that could not be made.
+    runs: usize,
+    invalid_tries: u64,
+    skipped: usize,
+    /// Claim, what was measured, and the verdict.
+    claims: Vec<(&'a str, Option<f64>, Outcome)>,
+}
+
+/// Appends a line to the log of attempts.
+fn attempted(folder: &Path, experiment: &str, run: &StoredRun) -> Result<(), LabError> {
+    let path = folder.join(ATTEMPTS);
+    let failed = |source| LabError::write(&path, "--results", source);
+    let attempt = Attempt {
+        experiment,
+        engine: run.engine,
+        seeds: run.seeds,
+        commit: run.commit.as_deref(),
+        code: &run.code,
+        runs: run.means.len(),
+        invalid_tries: run.means.iter().map(Means::invalid_tries).sum(),
+        skipped: run.skipped.len(),
+        claims: run
+            .verdicts
+            .iter()
+            .map(|it| (it.claim.as_str(), it.measured.map(short), it.verdict))
+            .collect(),
+    };
+    let line = serde_json::to_string(&attempt).map_err(|error| failed(error.into()))? + "\n";
+    fs::create_dir_all(folder).map_err(failed)?;
+    let mut file = fs::OpenOptions::new().create(true).append(true).open(&path).map_err(failed)?;
+    file.write_all(line.as_bytes()).map_err(failed)
 }
 
 /// JSON with a verdict, a run's means or a line of a plot per line of text.
@@ -414,6 +461,9 @@ fn written_run(run: &StoredRun) -> Result<String, serde_json::Error> {
         serde_json::to_string(&run.commit)?,
         serde_json::to_string(&run.code)?,
     );
+    if !run.provenance.is_unknown() {
+        head += &format!(",\n      \"provenance\": {}", serde_json::to_string(&run.provenance)?);
+    }
     if let Some(machine) = &run.machine {
         head += &format!(",\n      \"machine\": {}", serde_json::to_string(machine)?);
     }
@@ -473,6 +523,7 @@ mod tests {
             seeds: 5,
             commit: Some("c0ffee".into()),
             code: "c0de".into(),
+            provenance: Provenance { runs: Some("0123".into()), tables: None },
             machine: None,
             skipped: Vec::new(),
             verdicts: fixture::verdicts("ppush/fig8", engine),
@@ -500,6 +551,12 @@ mod tests {
         store(folder.path(), "ppush/fig8", newer.clone()).unwrap();
         let stored = load(folder.path(), "ppush/fig8").unwrap().unwrap();
         assert_eq!(stored.runs, [newer, run(Engine::Fluid)]);
+        let attempts = fs::read_to_string(folder.path().join(ATTEMPTS)).unwrap();
+        let seeds: Vec<_> = attempts
+            .lines()
+            .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["seeds"].as_u64().unwrap())
+            .collect();
+        assert_eq!(seeds, [5, 5, 20], "an attempt is not forgotten for a later one");
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub(super) enum FormulaError {
     },
 }
 
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 16] = [
     "mark_fraction",
     "theta_ceiling",
     "token_theta",
@@ -59,6 +59,7 @@ const NAMES: [&str; 15] = [
     "pam_share_error",
     "pam_false_positives",
     "pam_measured_false_positives",
+    "pam_header",
 ];
 
 /// The value of a formula.
@@ -138,6 +139,10 @@ pub(super) fn value(name: &str, args: &BTreeMap<String, f64>) -> Result<f64, For
             let takes = ["shifts", "rate_kbps", "transfers"];
             let [shifts, rate, transfers] = given("pam_share_error", takes, args)?;
             share_error(shifts_of("pam_share_error", shifts)?, rate, transfers)
+        }
+        "pam_header" => {
+            let [] = given("pam_header", [], args)?;
+            Ok(headwater_wire::SCHEDULING as f64)
         }
         "pam_false_positives" => {
             let takes = ["transfers", "fanout", "cells"];

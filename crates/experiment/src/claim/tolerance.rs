@@ -65,6 +65,43 @@ impl Tolerance {
         }
     }
 
+    /// The least and the most that is near enough; `None` where nearness is not of an interval, or there is no published number
+    /// to be near to.
+    pub fn accepted(&self, published: Option<f64>) -> Option<(f64, f64)> {
+        let around = |distance: f64| published.map(|p| (p - distance, p + distance));
+        match self {
+            Tolerance::Exact => around(0.0),
+            Tolerance::Percent(percent) => around(percent / 100.0 * published.unwrap_or(0.0).abs()),
+            Tolerance::PlusMinus(distance) => around(*distance),
+            Tolerance::AtLeast(least) => Some((*least, f64::INFINITY)),
+            Tolerance::AtMost(most) => Some((f64::NEG_INFINITY, *most)),
+            Tolerance::Band(low, high) => Some((*low, *high)),
+            Tolerance::AsPrinted { .. } | Tolerance::Order | Tolerance::Shape | Tolerance::Report => None,
+        }
+    }
+
+    /// Whether an interval of measured values crosses the line between near enough and not: its ends do not say which it is.
+    pub fn is_crossed_by(&self, (low, high): (f64, f64), published: Option<f64>) -> bool {
+        // What must be equal is equal in the mean or not.
+        if *self == Tolerance::Exact {
+            return false;
+        }
+        let Some((least, most)) = self.accepted(published) else { return false };
+        let is_within = self.holds(low, published) && self.holds(high, published);
+        !is_within && low <= most && high >= least
+    }
+
+    /// Whether all that is near enough to `published` is near enough to `other` by the tolerance `than`.
+    pub fn is_as_tight_as(&self, published: Option<f64>, than: &Tolerance, other: Option<f64>) -> bool {
+        match (self.accepted(published), than.accepted(other)) {
+            (Some((least, most)), Some((low, high))) => {
+                let room = 1e-9 * low.abs().min(1e9).max(high.abs().min(1e9));
+                least >= low - room && most <= high + room
+            }
+            _ => self == than || *than == Tolerance::Report,
+        }
+    }
+
     /// Whether it compares with a published number.
     pub fn needs_published(&self) -> bool {
         matches!(self, Tolerance::Exact | Tolerance::Percent(_) | Tolerance::PlusMinus(_))
@@ -160,6 +197,36 @@ mod tests {
         assert!(holds("0.55..0.70", 0.7, 0.62) && !holds("0.55..0.70", 0.71, 0.62));
         assert!(holds("shape", 1.0, 0.0) && !holds("order", 0.0, 0.0));
         assert!(holds("5 %", -10.4, -10.0) && !holds("5 %", 10.0, -10.0), "a negative value keeps its sign");
+    }
+
+    #[test]
+    fn an_interval_across_the_line_decides_nothing() {
+        let crossed = |text: &str, interval: (f64, f64), published: f64| {
+            text.parse::<Tolerance>().unwrap().is_crossed_by(interval, Some(published))
+        };
+        assert!(crossed("10 %", (1.70, 1.80), 1.586) && crossed("10 %", (1.3, 1.9), 1.586));
+        assert!(!crossed("10 %", (1.5, 1.7), 1.586) && !crossed("10 %", (1.75, 1.9), 1.586));
+        assert!(crossed("at least 1", (0.9, 1.2), 0.0) && !crossed("at least 1", (1.0, 1.2), 0.0));
+        assert!(!crossed("at most 0.02", (0.021, 0.03), 0.0) && crossed("at most 0.02", (0.01, 0.03), 0.0));
+        assert!(!crossed("exact", (-0.1, 0.1), 0.0), "what must be equal is equal in the mean or not");
+        assert!(!crossed("shape", (0.5, 1.0), 0.0) && !crossed("report", (0.0, 1.0), 0.5));
+    }
+
+    #[test]
+    fn a_tolerance_is_as_tight_as_one_that_takes_all_that_it_takes() {
+        let tight = |one: (&str, f64), than: (&str, f64)| {
+            let [a, b] = [one.0, than.0].map(|text| text.parse::<Tolerance>().unwrap());
+            a.is_as_tight_as(Some(one.1), &b, Some(than.1))
+        };
+        assert!(tight(("10 %", 1.5), ("10 %", 1.5)) && tight(("5 %", 1.5), ("10 %", 1.5)));
+        assert!(
+            !tight(("15 %", 1.5), ("10 %", 1.5)) && !tight(("at least 0.9", 0.0), ("at least 0.95", 0.0))
+        );
+        assert!(
+            tight(("0.30..0.60", 0.45), ("0.25..0.65", 0.45)) && tight(("0.28..0.32", 0.3), ("+- 0.02", 0.3))
+        );
+        assert!(tight(("order", 0.0), ("order", 0.0)) && !tight(("report", 0.0), ("order", 0.0)));
+        assert!(tight(("10 %", 1.0), ("report", 1.0)));
     }
 
     #[test]

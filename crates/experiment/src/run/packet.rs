@@ -548,12 +548,19 @@ impl Report {
         }
     }
 
+    /// What a task's receivers have of its object: symbols beyond the object's own packets are what the code costs.
+    fn goods(&self, task: &packet::TaskRow) -> u64 {
+        let plan = &self.plans[task.task as usize];
+        let whole = plan.packets.map(|packets| packets * (1 + plan.further.len() as u64));
+        whole.map_or(task.useful, |whole| task.useful.min(whole))
+    }
+
     fn measures(&self, records: &Records, tables: &mut Tables) {
         let mut note = |name: String, value: f64| MeasureRow { name, value }.push(&mut tables.measures);
         let counts = &records.counts;
         let span = self.until.unwrap_or(counts.ended).as_secs_f64();
         let tasks = || records.tasks.iter().filter(|task| task.task < self.tasks);
-        let useful: u64 = tasks().map(|task| task.useful).sum();
+        let useful: u64 = tasks().map(|task| self.goods(task)).sum();
         match &self.trees {
             Some(trees) => trees.measures(records, &mut note),
             None => note("goodput".into(), useful as f64 / span),

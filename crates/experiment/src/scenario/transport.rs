@@ -78,8 +78,8 @@ pub struct PullSpec {
     /// The least retransmission timeout, and the first; 1 ms (the paper does not say).
     #[serde(with = "text::one")]
     pub min_rto: Duration,
-    /// What receivers leave free of their links for each packet that they pull; 64 B, the header of a trimmed packet
-    /// (csg-htsim).
+    /// What receivers leave free of their links for each packet that they pull; none (NDP's authors and SCDP's leave none;
+    /// csg-htsim's receivers pull every wire time / 0.99, as with 15 B).
     #[serde(with = "text::one")]
     pub headroom: Bytes,
     /// What each of several sources pushes, where they send coded symbols (SCDP IW_i); 6 (§IV does not say: three of them fill
@@ -136,7 +136,7 @@ impl Default for PullSpec {
         PullSpec {
             window: 12,
             min_rto: Duration::from_millis(1),
-            headroom: Bytes::new(64),
+            headroom: Bytes::ZERO,
             many_window: USUAL_MANY_WINDOW,
             levels: USUAL_LEVELS,
             detach_after: USUAL_PATIENCE,

@@ -8,20 +8,18 @@ use headwater_experiment::experiment::Engine;
 use super::{Counts, Note, Section, rank};
 use crate::StoredRun;
 
-/// Of the page of all experiments.
-pub(super) const HEAD: &str = "\
-# Reproduction
+mod overview;
+pub(super) use overview::overview;
 
-What the papers say, and what we get. This page is made by `headwater lab report` from the results in
-`experiments/results`; do not edit it. To run an experiment again and keep its results:
-
-    headwater lab run ppush/fig8 --scale paper --store
-    headwater lab report
+/// Of the page of one paper.
+const HEAD_OF_PAPER: &str = "\
+What the experiments claim, and what we get; [reproduction.md](../reproduction.md) has the whole. This page is made by
+`headwater lab report` from the results in `experiments/results`; do not edit it.
 
 A claim is a number or an order that a paper states. *Ours* is the mean over seeds with its 95 % interval (Student's t).
-The verdict is `pass` within the stated tolerance, `miss` outside it, `report` where there is no pass line or our interval
-does not decide, `pending` where nothing was run yet. Where several engines ran, each has a column: the mean with its
-interval, the lowest and the highest seed and how many there are, and the verdict.
+The verdict is `pass` within the stated tolerance, `miss` outside it, `undecided` where the interval crosses its line,
+`report` where there is no pass line, `pending` where nothing was run yet. Where several engines ran, each has a column: the
+mean with its interval, the lowest and the highest seed and how many there are, and the verdict.
 ";
 
 /// Of the page of one folder of runs.
@@ -31,14 +29,14 @@ pub(super) const HEAD_OF_RUNS: &str = "\
 What came of the runs in this folder. This page is made by `headwater lab report FOLDER` from their summaries.
 
 A claim is a number or an order that a source states, or a goal. *Ours* is the mean over seeds with its 95 % interval
-(Student's t). The verdict is `pass` within the stated tolerance, `miss` outside it, `report` where there is no pass line or
-our interval does not decide, `pending` where there was no run. Where several engines ran, each has a column: the mean with
-its interval, the lowest and the highest seed and how many there are, and the verdict.
+(Student's t). The verdict is `pass` within the stated tolerance, `miss` outside it, `undecided` where the interval crosses its
+line at paper scale, `report` where there is no pass line, `pending` where there was no run. Where several engines ran, each
+has a column: the mean with its interval, the lowest and the highest seed and how many there are, and the verdict.
 ";
 
-/// The whole page.
-pub(super) fn written(sections: &[Section], head: &str) -> String {
-    let mut page = head.to_owned();
+/// The page of one folder of runs, whose pictures are in `pictures`.
+pub(super) fn of_runs(sections: &[Section], pictures: &str) -> String {
+    let mut page = HEAD_OF_RUNS.to_owned();
     summary(&mut page, sections);
     let mut paper = "";
     for section in sections {
@@ -47,9 +45,28 @@ pub(super) fn written(sections: &[Section], head: &str) -> String {
             line(&mut page, format_args!("\n## {}", paper_name(of)));
             paper = of;
         }
-        one(&mut page, section);
+        one(&mut page, section, &format!("{pictures}/"));
     }
     page
+}
+
+/// The page of each paper's experiments, by the paper's folder, in the order of the sections.
+pub(super) fn papers(sections: &[Section]) -> Vec<(String, String)> {
+    let mut pages: Vec<(String, String)> = Vec::new();
+    for section in sections {
+        let paper = paper_of(&section.heading.experiment);
+        if pages.last().is_none_or(|(last, _)| last != paper) {
+            let of_paper: Vec<&Section> =
+                sections.iter().filter(|other| paper_of(&other.heading.experiment) == paper).collect();
+            let mut page = format!("# {}\n\n{HEAD_OF_PAPER}", paper_name(paper));
+            index(&mut page, &of_paper, "");
+            pages.push((paper.to_owned(), page));
+        }
+        if let Some((_, page)) = pages.last_mut() {
+            one(page, section, "");
+        }
+    }
+    pages
 }
 
 fn line(page: &mut String, text: std::fmt::Arguments<'_>) {
@@ -82,7 +99,7 @@ fn summary(page: &mut String, sections: &[Section]) {
         }
     }
     line(page, format_args!("\n## Summary\n"));
-    line(page, format_args!("| Paper | pass | miss | report | pending |\n|---|---:|---:|---:|---:|"));
+    line(page, format_args!("| Paper | {COLUMNS} |\n|---|{RULES}"));
     for (paper, counts) in &papers {
         line(page, format_args!("| {} | {} |", paper_name(paper), cells(counts)));
     }
@@ -98,19 +115,32 @@ fn summary(page: &mut String, sections: &[Section]) {
     if !missed.is_empty() {
         line(page, format_args!("\nMissed: {}.", missed.join(", ")));
     }
-    line(page, format_args!("\n| Experiment | | pass | miss | report | pending |"));
-    line(page, format_args!("|---|---|---:|---:|---:|---:|"));
+    index(page, &sections.iter().collect::<Vec<_>>(), "");
+}
+
+/// A line per experiment, with a link to it on the page `on`.
+pub(super) fn index(page: &mut String, sections: &[&Section], on: &str) {
+    line(page, format_args!("\n| Experiment | | {COLUMNS} |\n|---|---|{RULES}"));
     for section in sections {
         let (id, title) = (&section.heading.experiment, cell(&section.heading.title));
-        line(page, format_args!("| [{id}](#{}) | {title} | {} |", section.anchor, cells(&section.counts())));
+        line(
+            page,
+            format_args!("| [{id}]({on}#{}) | {title} | {} |", section.anchor, cells(&section.counts())),
+        );
     }
 }
 
+/// The verdicts there are.
+const COLUMNS: &str = "pass | miss | undecided | report | pending";
+const RULES: &str = "---:|---:|---:|---:|---:|";
+
 fn cells(counts: &Counts) -> String {
-    format!("{} | {} | {} | {}", counts.pass, counts.miss, counts.report, counts.pending)
+    let Counts { pass, miss, undecided, report, pending } = counts;
+    format!("{pass} | {miss} | {undecided} | {report} | {pending}")
 }
 
-fn one(page: &mut String, section: &Section) {
+/// One experiment; `pictures` is how links to its pictures begin.
+fn one(page: &mut String, section: &Section, pictures: &str) {
     let heading = &section.heading;
     line(page, format_args!("\n<a id=\"{}\"></a>\n", section.anchor));
     line(page, format_args!("### {}\n", heading.title));
@@ -123,10 +153,10 @@ fn one(page: &mut String, section: &Section) {
         let id = &heading.experiment;
         line(page, format_args!("Not run yet: `headwater lab run {id} --scale paper --store`."));
     }
-    section.runs.iter().for_each(|run| ran(page, run));
+    section.runs.iter().for_each(|run| ran(page, run, section.why_stale(run.engine)));
     for (title, file) in &section.plots {
         let alt = title.replace(['[', ']'], "");
-        line(page, format_args!("\n![{alt}]({file}.svg)\n\n[{alt}, as PNG]({file}.png)"));
+        line(page, format_args!("\n![{alt}]({pictures}{file}.svg)\n\n[{alt}, as PNG]({pictures}{file}.png)"));
     }
     table(page, section);
     notes(page, section);
@@ -139,7 +169,7 @@ fn one(page: &mut String, section: &Section) {
 }
 
 /// What was run, of which code, and for real time on what.
-fn ran(page: &mut String, run: &StoredRun) {
+fn ran(page: &mut String, run: &StoredRun, stale: Option<&str>) {
     let seeds = if run.seeds == 1 { "1 seed".to_owned() } else { format!("{} seeds", run.seeds) };
     let commit = run
         .commit
@@ -152,6 +182,9 @@ fn ran(page: &mut String, run: &StoredRun) {
     }
     if let Some(machine) = &run.machine {
         text += &format!("; {}", cell(&machine.to_string()));
+    }
+    if let Some(why) = stale {
+        text += &format!("; **stale**: {why}");
     }
     line(page, format_args!("- {text}"));
     for skipped in &run.skipped {
@@ -267,6 +300,7 @@ fn word(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Pass => "pass",
         Outcome::Miss => "**miss**",
+        Outcome::Undecided => "undecided",
         Outcome::Report => "report",
         Outcome::Pending => "pending",
     }

@@ -4,7 +4,7 @@ use headwater_experiment::claim::Published;
 
 use super::super::fixture;
 use super::super::results::{Kind, Line};
-use super::super::{Machine, SkippedRun};
+use super::super::{Machine, Provenance, Shipped, SkippedRun};
 use super::*;
 
 fn stored_run(engine: Engine, verdicts: Vec<Verdict>) -> StoredRun {
@@ -21,6 +21,7 @@ fn stored_run(engine: Engine, verdicts: Vec<Verdict>) -> StoredRun {
         seeds: 3,
         commit: Some("0123456789abcdef0123456789abcdef01234567".into()),
         code: "c0de".into(),
+        provenance: Provenance::default(),
         machine: None,
         skipped: Vec::new(),
         verdicts,
@@ -61,7 +62,9 @@ impl Sandbox {
         for name in ["ppush/fig0", "scdp/fig1"] {
             let path = folder.path().join(format!("experiments/{name}.toml"));
             fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, fixture::EXPERIMENT).unwrap();
+            // A claim belongs to one experiment.
+            let own = if name == "scdp/fig1" { "U-" } else { "T-" };
+            fs::write(path, fixture::EXPERIMENT.replace("T-", own)).unwrap();
         }
         let experiment = Experiment::parse("ppush/fig0", fixture::EXPERIMENT).unwrap();
         Sandbox { folder, experiment }
@@ -71,6 +74,7 @@ impl Sandbox {
         ReportOptions {
             results: self.folder.path().join("experiments/results"),
             out: self.folder.path().join("docs"),
+            html: true,
         }
     }
 
@@ -83,26 +87,89 @@ impl Sandbox {
     }
 
     fn page(&self) -> (Report, String) {
-        let report = report(&self.options(), &self.catalogue()).unwrap();
+        let report = report(&self.options(), &self.catalogue(), &Shipped).unwrap();
         let text = fs::read_to_string(&report.page).unwrap();
         (report, text)
     }
+
+    /// The page of the paper that has results.
+    fn paper(&self) -> String {
+        let _ = self.page();
+        fs::read_to_string(self.options().out.join("reproduction/ppush.md")).unwrap()
+    }
 }
 
+/// Rows that the fixture's first claim decides, that its second one does, and that nothing does.
+const ROWS: &str = r#"
+[[row]]
+id = "T-1"
+heart = true
+setup = "two hosts"
+metric = "gain"
+published = "2x (abs)"
+tolerance = "R 10%"
+seeds = 5
+parts = [{ claim = "T-1", published = 2.0, within = "10 %" }]
+
+[[row]]
+id = "T-2"
+heart = true
+setup = "two hosts"
+metric = "losses"
+published = "none (t)"
+tolerance = "EXACT"
+parts = [{ claim = "T-2/small", engines = ["packet"], within = "at most 0" }]
+
+[[row]]
+id = "T-3"
+setup = "a survey"
+metric = "cores"
+published = "64 (T)"
+tolerance = "RPT"
+without = "a survey of processors"
+"#;
+
 #[test]
-fn the_page_of_the_fixture_is_the_golden_one() {
+fn the_pages_of_the_fixture_are_the_golden_ones() {
     let sandbox = Sandbox::new();
+    fs::write(sandbox.folder.path().join("experiments/catalogue.toml"), ROWS).unwrap();
+    let notes = sandbox.options().results.join("notes");
+    fs::create_dir_all(&notes).unwrap();
+    fs::write(notes.join("changed.md"), "- T-1: the load was 0.8 at first; with it the gain is 1.8.\n")
+        .unwrap();
     sandbox.store(stored_run(Engine::Packet, verdicts(&sandbox.experiment, Engine::Packet)));
     let (written, text) = sandbox.page();
     assert_eq!(text, include_str!("golden.md"), "if the new page is better, make it the golden one:\n{text}");
-    assert_eq!(written.counts, Counts { pass: 1, miss: 1, report: 0, pending: 2 });
-    assert_eq!(written.plots, 1);
+    let paper = sandbox.paper();
+    assert_eq!(
+        paper,
+        include_str!("golden_paper.md"),
+        "if the new page is better, make it the golden one:\n{paper}"
+    );
+    assert_eq!(written.counts, Counts { pass: 1, miss: 1, pending: 2, ..Counts::default() });
+    let rows = RowCounts { rows: 3, pass: 1, miss: 1, report: 1, stale: 2, ..RowCounts::default() };
+    assert_eq!((written.plots, written.rows), (1, rows));
     for ending in ["svg", "png"] {
         let picture = sandbox.options().out.join(format!("reproduction/ppush-fig0-1.{ending}"));
         assert!(fs::metadata(&picture).unwrap().len() > 1000, "{}", picture.display());
     }
+    let html = fs::read_to_string(sandbox.options().out.join("reproduction.html")).unwrap();
+    assert!(
+        html.contains("<svg") && html.contains("href=\"#ppush-fig0\"") && !html.contains(".md\""),
+        "{html}"
+    );
     let (_, again) = sandbox.page();
     assert_eq!(again, text);
+}
+
+#[test]
+fn an_interval_that_crosses_its_line_is_undecided_whatever_was_stored() {
+    let sandbox = Sandbox::new();
+    let mut wide = verdicts(&sandbox.experiment, Engine::Packet);
+    wide[0].ci95 = Some((1.5, 2.5));
+    sandbox.store(stored_run(Engine::Packet, wide));
+    let (written, _) = sandbox.page();
+    assert_eq!((written.counts.pass, written.counts.undecided), (0, 1));
 }
 
 #[test]
@@ -149,7 +216,7 @@ fn several_engines_have_a_column_each_and_one_picture() {
     assert!(places.is_sorted(), "from equations to real packets: {places:?}");
     assert!(!text.contains("On the misses"), "nobody is asked to explain a run of one's own");
 
-    let (written, text) = sandbox.page();
+    let (written, text) = (sandbox.page().0, sandbox.paper());
     assert!(text.contains("| Within | fluid | packet | netns |"), "{text}");
     assert_eq!((written.plots, written.counts.pass), (1, 2), "what another claim gave does not count");
 }
@@ -206,9 +273,8 @@ fn runs_in_real_time_say_on_what_machine_and_what_was_skipped() {
         Some(Machine { cpu: "Some CPU".into(), cores: 2, kernel: "6.1.0".into(), date: "2026-11-22".into() });
     run.skipped = vec![SkippedRun { run: "seed 2 (key)".into(), reason: "machine too busy".into() }];
     sandbox.store(run);
-    let (_, text) = sandbox.page();
-    let line =
-        "code `c0de`; 0 runs, 1 run skipped; Some CPU, 2 cores, Linux 6.1.0, 2026-11-22\n  - skipped: seed 2";
+    let text = sandbox.paper();
+    let line = "code `c0de`; 0 runs, 1 run skipped; Some CPU, 2 cores, Linux 6.1.0, 2026-11-22; **stale**: of other code\n  - skipped: seed 2";
     assert!(text.contains(line), "{text}");
 }
 
@@ -219,7 +285,7 @@ fn a_verdict_of_a_claim_that_is_another_now_does_not_count() {
     old[0].published = Some(Published::Number(1.9));
     old[1].claim = "T-0".into();
     sandbox.store(stored_run(Engine::Packet, old));
-    let (written, text) = sandbox.page();
+    let (written, text) = (sandbox.page().0, sandbox.paper());
     assert_eq!(written.counts, Counts { pending: 4, ..Counts::default() });
     assert!(text.contains("T-1 (packet): the claim has changed since it was run"), "{text}");
     assert!(text.contains("T-2/small (packet): the claim is newer than the stored run"), "{text}");
@@ -241,7 +307,7 @@ fn a_note_about_misses_is_on_the_page() {
     let note = sandbox.options().results.join("notes/ppush/fig0.md");
     fs::create_dir_all(note.parent().unwrap()).unwrap();
     fs::write(note, "The queue is shorter than the paper's.\n").unwrap();
-    let (_, text) = sandbox.page();
+    let text = sandbox.paper();
     assert!(text.contains("**On the misses.** The queue is shorter than the paper's.\n"), "{text}");
 }
 
@@ -249,7 +315,7 @@ fn a_note_about_misses_is_on_the_page() {
 fn stored_verdicts_are_listed_with_their_commit() {
     let sandbox = Sandbox::new();
     sandbox.store(stored_run(Engine::Packet, verdicts(&sandbox.experiment, Engine::Packet)));
-    let listed = stored_verdicts(&sandbox.options().results, &sandbox.catalogue()).unwrap();
+    let listed = standing(&sandbox.options().results, &sandbox.catalogue(), &Shipped).unwrap().verdicts;
     assert_eq!(listed.len(), 2);
     let json = serde_json::to_value(&listed[0]).unwrap();
     assert_eq!((&json["claim"], &json["verdict"]), (&"T-1".into(), &"pass".into()));

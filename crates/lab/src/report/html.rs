@@ -1,0 +1,115 @@
+//! The report as one HTML page that needs nothing beside it: all pages one behind the other, pictures drawn within.
+
+use std::collections::BTreeMap;
+
+use pulldown_cmark::{CowStr, Event, Options, Parser, Tag, TagEnd, html};
+
+/// How the page looks.
+const STYLE: &str = "
+body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; color: #1b1f24; }
+table { border-collapse: collapse; margin: 1rem 0; font-size: 0.9rem; }
+th, td { border: 1px solid #d0d7de; padding: 0.3rem 0.6rem; text-align: left; vertical-align: top; }
+th { background: #f6f8fa; position: sticky; top: 0; }
+td.pass { background: #e6f6e9; } td.miss { background: #fde7e7; } td.undecided, td.absent { background: #fff6dc; }
+figure { margin: 1rem 0; } figure svg { max-width: 100%; height: auto; }
+section { border-top: 2px solid #d0d7de; margin-top: 3rem; }
+code, pre { background: #f6f8fa; } pre { padding: 0.6rem 1rem; } a { color: #0b5cad; }
+";
+
+/// One page of the first page's text and those of the papers, by their names; `pictures` are SVG texts by file name without ending.
+pub(super) fn page(first: &str, papers: &[(String, String)], pictures: &BTreeMap<String, String>) -> String {
+    let mut body = String::new();
+    body += "<main id=\"top\">\n";
+    rendered(first, pictures, &mut body);
+    for (paper, text) in papers {
+        body += &format!("<section id=\"paper-{paper}\">\n");
+        rendered(text, pictures, &mut body);
+        body += "</section>\n";
+    }
+    body += "</main>\n";
+    for (word, class) in [
+        ("pass", "pass"),
+        ("<strong>miss</strong>", "miss"),
+        ("undecided", "undecided"),
+        ("absent", "absent"),
+    ] {
+        body = body.replace(&format!("<td>{word}"), &format!("<td class=\"{class}\">{word}"));
+    }
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>Reproduction</title>\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<link rel=\"icon\" href=\"data:,\">\n<style>{STYLE}</style>\n</head>\n\
+         <body>\n{body}</body>\n</html>\n"
+    )
+}
+
+fn rendered(text: &str, pictures: &BTreeMap<String, String>, to: &mut String) {
+    // A link to a picture as a file leads nowhere here: it is left out with its text.
+    let mut is_left_out = false;
+    // An image's title, until its end, is for those that do not see it.
+    let mut drawn: Option<&String> = None;
+    let events = Parser::new_ext(text, Options::ENABLE_TABLES).filter_map(|event| match event {
+        Event::Start(Tag::Link { dest_url, .. }) if dest_url.ends_with(".png") => {
+            is_left_out = true;
+            None
+        }
+        Event::End(TagEnd::Link) if is_left_out => {
+            is_left_out = false;
+            None
+        }
+        _ if is_left_out => None,
+        Event::Start(Tag::Link { link_type, dest_url, title, id }) => {
+            Some(Event::Start(Tag::Link { link_type, dest_url: within(&dest_url), title, id }))
+        }
+        Event::Start(Tag::Image { dest_url, .. }) => {
+            let name = dest_url.rsplit('/').next().unwrap_or_default().trim_end_matches(".svg");
+            drawn = pictures.get(name);
+            None
+        }
+        Event::End(TagEnd::Image) => {
+            let svg = drawn.take()?;
+            Some(Event::Html(CowStr::from(format!("<figure>{svg}</figure>"))))
+        }
+        _ if drawn.is_some() => None,
+        other => Some(other),
+    });
+    html::push_html(to, events);
+}
+
+/// Where a link between pages leads on the one page.
+fn within(link: &str) -> CowStr<'static> {
+    let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+    if !anchor.is_empty() {
+        return CowStr::from(format!("#{anchor}"));
+    }
+    match file.rsplit('/').next().unwrap_or_default().strip_suffix(".md") {
+        Some("reproduction") => CowStr::from("#top"),
+        Some(paper) => CowStr::from(format!("#paper-{paper}")),
+        None => CowStr::from(link.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_page_holds_all_with_links_within_and_pictures_drawn() {
+        let first = "# Top\n\n| Row | Verdict |\n|---|---|\n| [P-1](reproduction/ppush.md#ppush-fig1) | **miss**, stale |\n| [x](reproduction/ppush.md) | pass |\n";
+        let paper = "# PPUSH\n\n[back](../reproduction.md)\n\n<a id=\"ppush-fig1\"></a>\n\n![Rates](ppush-fig1-1.svg)\n\n[Rates, as PNG](ppush-fig1-1.png)\n";
+        let pictures = [("ppush-fig1-1".to_owned(), "<svg>drawn</svg>".to_owned())].into();
+        let page = page(first, &[("ppush".into(), paper.into())], &pictures);
+        for part in [
+            "<a href=\"#ppush-fig1\">P-1</a>",
+            "<a href=\"#paper-ppush\">x</a>",
+            "<section id=\"paper-ppush\">",
+            "<a href=\"#top\">back</a>",
+            "<a id=\"ppush-fig1\"></a>",
+            "<figure><svg>drawn</svg></figure>",
+            "<td class=\"miss\"><strong>miss</strong>, stale</td>",
+            "<td class=\"pass\">pass</td>",
+        ] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        assert!(!page.contains("png") && !page.contains("Rates"), "{page}");
+    }
+}
