@@ -52,9 +52,12 @@ bench: deps build ## How fast it is here, beside curl, aria2, rqbit, uftp and ip
 	$(BINARY) bench delivery $(BENCH)
 
 # The second time as users get it: an optimization that only release builds have was wrong once (rust-lang/rust#158206).
-test: deps ## Run all tests
+test: export HEADWATER_SKIPPED = $(CURDIR)/target/skipped
+test: deps ## Run all tests; what could not run, and why, is listed at the end
+	@rm -f $(HEADWATER_SKIPPED)
 	$(CARGO) test --workspace --locked
 	$(CARGO) test --release --locked --package headwater-machine --package headwater-transport --lib --test datacast
+	@scripts/skipped $(HEADWATER_SKIPPED)
 
 exercise: deps ## Add a transport to a copy of this tree, by a patch, and test it there (3 minutes the first time)
 	scripts/exercise

@@ -28,6 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("baseline", &["transport", "machine", "wire", "units"]),
     ("switch", &["wire", "units"]),
     ("node", &["transport", "machine", "switch", "wire", "units"]),
+    ("skips", &[]),
     ("testkit", &["controller", "transport", "machine", "wire", "units"]),
     ("store", &["codec", "units"]),
     ("driver", &["node", "transport", "machine", "udp", "store", "codec", "wire", "units"]),

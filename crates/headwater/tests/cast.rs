@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn alone() -> Option<MutexGuard<'static, ()>> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    EmulatedNet::probe().inspect_err(|why| eprintln!("skipped: {why}")).is_ok().then_some(lock)
+    EmulatedNet::probe().inspect_err(|why| headwater_skips::cannot(why)).is_ok().then_some(lock)
 }
 
 /// A node on host 0 and on each receiver, and a controller on host 0 or elsewhere.
@@ -178,7 +178,7 @@ fn the_others_are_within_a_fifth_of_their_ideal() {
         assert!(!validity.valid, "{frozen:?}");
         eprintln!("attempt {attempt}: {validity:?}");
     }
-    eprintln!("skipped: machine too busy");
+    headwater_skips::too_busy("all attempts");
 }
 
 /// Goal: where a probe finds that multicast does not work, and nothing else is wanted, everybody is served one by one, and the

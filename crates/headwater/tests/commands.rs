@@ -139,7 +139,7 @@ fn an_object_can_be_pulled_instead() {
 #[test]
 fn ipv6_works_as_ipv4_does() {
     if std::net::UdpSocket::bind("[::1]:0").is_err() {
-        println!("skipped: this machine has no IPv6 loopback");
+        headwater_skips::cannot("this machine has no IPv6 loopback");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -363,7 +363,7 @@ fn a_full_disk_is_exit_code_6_and_the_next_run_goes_on() {
     std::fs::create_dir(&small).unwrap();
     let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=2m", "tmpfs"]).arg(&small).output();
     if !mounted.is_ok_and(|m| m.status.success()) {
-        println!("skipped: a small file system cannot be mounted here");
+        headwater_skips::cannot("a small file system cannot be mounted here");
         return;
     }
     let content = random_file(&folder.join("a.bin"), 4_000_000, 7);

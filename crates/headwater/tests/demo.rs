@@ -18,7 +18,7 @@ fn alone() -> MutexGuard<'static, ()> {
 
 /// Whether networks can be built; says why if not.
 fn namespaces() -> bool {
-    Capability::probe().inspect_err(|why| eprintln!("skipped: {why}")).is_ok()
+    Capability::probe().inspect_err(|why| headwater_skips::cannot(why)).is_ok()
 }
 
 /// A demo whose files, should it forget any, are in `folder` or in memory under its process id.

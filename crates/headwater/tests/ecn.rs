@@ -28,11 +28,11 @@ fn get_through(rule: &str) -> Option<Value> {
     match Capability::probe() {
         Ok(Capability { loss: true, .. }) => {}
         Ok(_) => {
-            println!("skipped: no nftables here");
+            headwater_skips::cannot("no nftables here");
             return None;
         }
         Err(why) => {
-            println!("skipped: {why}");
+            headwater_skips::cannot(why);
             return None;
         }
     }

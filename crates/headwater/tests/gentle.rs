@@ -30,7 +30,7 @@ impl Shared {
     /// `None` where namespaces are not allowed; says why.
     fn build(rate: BitRate, queue: Duration, object: usize) -> Option<Shared> {
         if let Err(why) = Capability::probe() {
-            eprintln!("skipped: {why}");
+            headwater_skips::cannot(why);
             return None;
         }
         let receiver = HostSpec { downlink: Some(rate), ..HostSpec::default() };

@@ -343,8 +343,8 @@ impl Drop for Killed {
 fn equal_parts_of_three_sources_arrive_over_a_slow_and_lossy_path_too() {
     match Capability::probe() {
         Ok(Capability { loss: true, .. }) => {}
-        Ok(_) => return println!("skipped: no random loss here"),
-        Err(why) => return println!("skipped: {why}"),
+        Ok(_) => return headwater_skips::cannot("no random loss here"),
+        Err(why) => return headwater_skips::cannot(why),
     }
     let rates = [50, 50, 10].map(|mbit| Some(BitRate::new(mbit * 1_000_000)));
     let mut hosts: Vec<HostSpec> =

@@ -37,7 +37,7 @@ fn alone() -> Option<MutexGuard<'static, ()>> {
     match Capability::probe() {
         Ok(_) => Some(lock),
         Err(why) => {
-            eprintln!("skipped: {why}");
+            headwater_skips::cannot(why);
             None
         }
     }

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 fn alone() -> Option<MutexGuard<'static, ()>> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    Capability::probe().inspect_err(|why| eprintln!("skipped: {why}")).is_ok().then_some(lock)
+    Capability::probe().inspect_err(|why| headwater_skips::cannot(why)).is_ok().then_some(lock)
 }
 
 /// Hosts on a bridge, whose links all carry so many bit/s at first.

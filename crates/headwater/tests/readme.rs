@@ -45,7 +45,7 @@ fn alone() -> Option<MutexGuard<'static, ()>> {
     match Capability::probe() {
         Ok(_) => Some(lock),
         Err(why) => {
-            eprintln!("skipped: {why}");
+            headwater_skips::cannot(why);
             None
         }
     }
@@ -237,7 +237,7 @@ fn the_lines_work(family: Family) {
     let Some(_alone) = alone() else { return };
     let mut cluster = Cluster::build(family);
     if family != Family::Four && cluster.net.ipv6(0).is_none() {
-        eprintln!("skipped: no IPv6 here");
+        headwater_skips::cannot("no IPv6 here");
         return;
     }
     cluster.start(0, &cluster.line("headwater up"));

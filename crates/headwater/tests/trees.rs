@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn alone() -> Option<MutexGuard<'static, ()>> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    EmulatedNet::probe().inspect_err(|why| eprintln!("skipped: {why}")).is_ok().then_some(lock)
+    EmulatedNet::probe().inspect_err(|why| headwater_skips::cannot(why)).is_ok().then_some(lock)
 }
 
 /// A controller that knows the network, on the host behind the last one on the trees, and a node on each of the others.
@@ -200,7 +200,7 @@ fn within_limits(rise: f64, (rate, round_trip): (f64, f64), least: f64, measure:
         }
         assert!(!measured.valid || attempt < 3, "{measured:?}");
     }
-    eprintln!("skipped: machine too busy");
+    headwater_skips::too_busy("all attempts");
 }
 
 /// Goal (Datacast Table I at a fiftieth of its rates, where time goes by a fiftieth as fast): link stress and goodput of two trees.

@@ -23,7 +23,7 @@ impl SmallDisk {
         if mounted.is_ok_and(|o| o.status.success()) {
             return Some(SmallDisk { folder });
         }
-        eprintln!("skipped: a tmpfs cannot be mounted here (not root, or no mount)");
+        headwater_skips::cannot("a tmpfs cannot be mounted here (not root, or no mount)");
         None
     }
     fn path(&self) -> &Path {

@@ -28,7 +28,7 @@ fn alone() -> Option<MutexGuard<'static, ()>> {
     match Capability::probe() {
         Ok(_) => Some(lock),
         Err(why) => {
-            eprintln!("skipped: {why}");
+            headwater_skips::cannot(why);
             None
         }
     }
@@ -313,7 +313,7 @@ fn hosts_on_one_bridge_reach_each_other_and_have_no_uplinks_to_limit() {
 fn loss_takes_its_share_of_the_packets_one_by_one() {
     let Some(_alone) = alone() else { return };
     if !Capability::probe().unwrap().loss {
-        eprintln!("skipped: no random loss in this kernel's nftables, or no nft");
+        headwater_skips::cannot("no random loss in this kernel's nftables, or no nft");
         return;
     }
     let net = pair(None);
@@ -366,7 +366,7 @@ fn hosts_reach_each_other_over_ipv6() {
     let Some(_alone) = alone() else { return };
     let net = pair(None);
     let Some(address) = net.ipv6(1) else {
-        eprintln!("skipped: no IPv6 in this kernel");
+        headwater_skips::cannot("no IPv6 in this kernel");
         return;
     };
     let (sent, received) = exchange(&net, address.into(), 4, 20, 0.5);
@@ -468,7 +468,7 @@ fn leftovers_of_dead_runs_are_removed_and_living_runs_stay() {
 fn user_namespace_lets_networks_be_built() {
     let allowed = netns::in_user_namespace("true").output().is_ok_and(|output| output.status.success());
     if !allowed {
-        eprintln!("skipped: user namespaces are not allowed here");
+        headwater_skips::cannot("user namespaces are not allowed here");
         return;
     }
     let output = netns::in_user_namespace(std::env::current_exe().unwrap())

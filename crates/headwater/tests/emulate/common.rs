@@ -34,7 +34,7 @@ pub(crate) fn alone() -> Option<MutexGuard<'static, ()>> {
     match EmulatedNet::probe() {
         Ok(()) => Some(lock),
         Err(why) => {
-            eprintln!("skipped: {why}");
+            headwater_skips::cannot(why);
             None
         }
     }
@@ -53,7 +53,7 @@ pub(crate) fn timed<T>(mut measure: impl FnMut() -> (Validity, T), judge: impl F
             return judge(measured);
         }
     }
-    eprintln!("skipped: machine too busy");
+    headwater_skips::too_busy("all attempts");
 }
 
 /// How late a thread of this test is woken mostly while something is measured.

@@ -200,11 +200,33 @@ fn a_failure_with_json_is_one_object() {
 fn a_report_without_results_has_every_claim_pending() {
     let folder = folder();
     let written = lab(folder.path(), &["report", "--results", "none", "--out", "page"]);
-    assert!(written.ends_with(0).err.contains("0 pass, 0 miss, 0 report"), "{}", written.err);
+    assert!(written.ends_with(0).err.contains("0 pass, 0 miss, 0 undecided, 0 report"), "{}", written.err);
     let page = fs::read_to_string(folder.path().join("page/reproduction.md")).unwrap();
+    assert!(page.contains("| **P-8a** | ") && page.contains("| absent |"), "{page}");
+    let page = fs::read_to_string(folder.path().join("page/reproduction/ppush.md")).unwrap();
     assert!(page.contains("| P-8a |") && page.contains("| 1.586 | - | 10 % | pending |"), "{page}");
-    let stored = lab(folder.path(), &["report", "--results", "none", "--json"]);
-    assert!(stored.ends_with(0).out.is_empty(), "{}", stored.out);
+    let stored = lab(folder.path(), &["report", "--results", "none", "--json"]).ends_with(0).json();
+    let (counts, rows) = (&stored[stored.len() - 1]["catalogue"], stored.len() as u64 - 1);
+    assert_eq!((&counts["rows"], &counts["pass"], &counts["stale"]), (&rows.into(), &0.into(), &0.into()));
+    assert_eq!((&stored[0]["row"], &stored[0]["verdict"]), (&"P-2".into(), &"absent".into()));
+}
+
+#[test]
+fn what_is_stale_is_listed_computed_and_kept_with_a_line_about_the_attempt() {
+    let folder = folder();
+    let own = folder.path().join("own");
+    fs::create_dir(&own).unwrap();
+    fs::write(own.join("mine.toml"), SMALL.replace("[scale.small]", "[scale.paper]")).unwrap();
+    let arguments = ["rerun", "--stale", "--experiments", "own", "--results", "r"];
+    let listed = lab(folder.path(), &[&arguments[..], &["--list", "--json"]].concat()).ends_with(0).json();
+    let [one] = &listed[..] else { panic!("{listed:?}") };
+    assert_eq!((&one["experiment"], &one["reason"]), (&"mine".into(), &"not run".into()));
+    let done = lab(folder.path(), &arguments);
+    assert!(done.ends_with(0).err.contains("1 of 1: mine (packet): not run"), "{}", done.err);
+    let attempts = fs::read_to_string(folder.path().join("r/attempts.jsonl")).unwrap();
+    assert_eq!(attempts.lines().count(), 1, "{attempts}");
+    let left = lab(folder.path(), &[&arguments[..], &["--list"]].concat());
+    assert!(left.ends_with(0).out.contains("every result is fresh"), "{}", left.out);
 }
 
 #[test]
@@ -214,7 +236,7 @@ fn what_a_folder_holds_is_reported_with_its_pictures() {
     lab(folder.path(), &["run", "drawn.toml", "small.toml", "--out", "x"]).ends_with(0);
     let written = lab(folder.path(), &["report", "x"]);
     assert!(
-        written.ends_with(0).err.contains("x/report.md: 1 plots; 0 pass, 0 miss, 2 report"),
+        written.ends_with(0).err.contains("x/report.md: 1 plots; 0 pass, 0 miss, 0 undecided, 2 report"),
         "{}",
         written.err
     );

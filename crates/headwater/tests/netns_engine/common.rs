@@ -38,7 +38,7 @@ pub(crate) fn alone() -> Option<MutexGuard<'static, ()>> {
         Ok(()) => Some(lock),
         Err(EmulateError::Unavailable(why)) if why.user_namespace => Some(lock),
         Err(why) => {
-            eprintln!("skipped: {why}");
+            headwater_skips::cannot(why);
             None
         }
     }
@@ -47,7 +47,7 @@ pub(crate) fn alone() -> Option<MutexGuard<'static, ()>> {
 /// [`alone`], where namespaces can be made without a user namespace around them, so that others see their names.
 pub(crate) fn alone_and_seen() -> Option<MutexGuard<'static, ()>> {
     let lock = alone()?;
-    EmulatedNet::probe().inspect_err(|why| eprintln!("skipped: {why}")).is_ok().then_some(lock)
+    EmulatedNet::probe().inspect_err(|why| headwater_skips::cannot(why)).is_ok().then_some(lock)
 }
 
 /// A claim without a pass line: what is measured is what is asked for.
@@ -133,7 +133,7 @@ impl Printed {
         assert!(matches!(self.code, Some(0 | 3)), "{}\n{:?}", self.err, self.measured);
         for reason in &self.skipped {
             assert!(reason.contains("machine too busy"), "{reason}");
-            eprintln!("skipped: {reason}");
+            headwater_skips::too_busy(reason);
         }
         self
     }

@@ -35,7 +35,7 @@ impl Rack {
     /// `None` where namespaces are not allowed; says why.
     pub(crate) fn build() -> Option<Rack> {
         if let Err(why) = Capability::probe() {
-            eprintln!("skipped: {why}");
+            headwater_skips::cannot(why);
             return None;
         }
         let inside = HostSpec { rack: Some(0), ..HostSpec::default() };

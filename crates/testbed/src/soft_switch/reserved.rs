@@ -70,7 +70,7 @@ mod tests {
         let before = allowed();
         let Some(reserved) = Reserved::take() else {
             assert_eq!(before.count(), 1);
-            println!("skipped: one processor only");
+            headwater_skips::cannot("one processor only");
             return;
         };
         let processor = reserved.processor();

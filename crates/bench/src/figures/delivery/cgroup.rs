@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn a_group_counts_its_members_and_goes_when_dropped() {
         let Some(group) = Group::create("test") else {
-            eprintln!("skipped: no control groups can be made here");
+            headwater_skips::cannot("no control groups can be made here");
             return;
         };
         let script = r#"echo $$ >"$1" && i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"#;

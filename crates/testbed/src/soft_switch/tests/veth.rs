@@ -58,7 +58,7 @@ impl Lab {
         if built.status.success() {
             return Some(lab);
         }
-        eprintln!("skipped: no namespaces here: {}", String::from_utf8_lossy(&built.stderr).trim());
+        headwater_skips::cannot(format_args!("no namespaces here: {}", String::from_utf8_lossy(&built.stderr).trim()));
         None
     }
 
