@@ -54,6 +54,7 @@ bench: deps build ## How fast it is here, beside curl, aria2, rqbit, uftp and ip
 # The second time as users get it: an optimization that only release builds have was wrong once (rust-lang/rust#158206).
 test: export HEADWATER_SKIPPED = $(CURDIR)/target/skipped
 test: deps ## Run all tests; what could not run, and why, is listed at the end
+	@scripts/install-deps bpf
 	@rm -f $(HEADWATER_SKIPPED)
 	$(CARGO) test --workspace --locked
 	$(CARGO) test --release --locked --package headwater-machine --package headwater-transport --lib --test datacast

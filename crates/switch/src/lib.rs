@@ -49,7 +49,8 @@ pub use line::{Line, MAX_RATE, MIN_RATE};
 pub use link::{Fate, FaultCounts, LinkChange, LinkFaults};
 pub use port::{Cleared, Offered, Passed, Port};
 pub use rate_allocator::{
-    AllocatorVariant, AllocatorView, Claim, RateAllocator, RateAllocatorConfig, RateAllocatorError, accuracy,
+    AllocatorVariant, AllocatorView, Claim, HardwareState, HardwareTables, RateAllocator,
+    RateAllocatorConfig, RateAllocatorError, accuracy,
 };
 pub use stats::{PortStats, Seen, SwitchStats};
 pub use switch::{Switch, SwitchError, SwitchOutput};

@@ -86,6 +86,11 @@ impl RateUnit {
         RateUnit(excess.min(31) as u8)
     }
 
+    /// n.
+    pub fn exponent(self) -> u8 {
+        self.0
+    }
+
     /// One unit.
     pub fn rate(self) -> BitRate {
         BitRate::new(1 << self.0)

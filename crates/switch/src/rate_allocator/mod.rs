@@ -41,7 +41,7 @@ pub use claim::Claim;
 pub use config::{AllocatorVariant, RateAllocatorConfig, RateAllocatorError};
 use control::{Control, DataPlane};
 use hardware::Hardware;
-pub use hardware::accuracy;
+pub use hardware::{HardwareState, HardwareTables, accuracy};
 use optimal::Optimal;
 use simple::Simple;
 
@@ -115,6 +115,14 @@ impl RateAllocator {
     pub fn queue_cleared(&mut self, now: Time) {
         self.catch_up(now);
         self.control.queue_is(now, Bytes::ZERO);
+    }
+
+    /// Tables and registers of the variant that runs on programmable switches; `None` of others.
+    pub fn hardware(&self) -> Option<(HardwareTables, HardwareState)> {
+        match &self.plane {
+            Plane::Hardware(plane) => Some((plane.tables(), plane.state())),
+            Plane::Simple(_) | Plane::Optimal(_) => None,
+        }
     }
 
     /// What it holds of the port.

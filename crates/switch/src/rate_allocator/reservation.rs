@@ -13,20 +13,29 @@ use headwater_units::{BitRate, Duration, FlowId, Rank, Time};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reservation {
     settling: Duration,
-    holder: Option<Holder>,
+    holder: Option<Held>,
 }
 
+/// What is kept, for whom, and until when.
 #[derive(Clone, Copy, Debug)]
-struct Holder {
-    transfer: FlowId,
-    rank: Rank,
-    rate: BitRate,
-    until: Time,
+pub(super) struct Held {
+    pub(super) transfer: FlowId,
+    pub(super) rank: Rank,
+    pub(super) rate: BitRate,
+    pub(super) until: Time,
 }
 
 impl Reservation {
     pub(super) fn new(settling: Duration) -> Self {
         Reservation { settling, holder: None }
+    }
+
+    pub(super) fn settling(&self) -> Duration {
+        self.settling
+    }
+
+    pub(super) fn held(&self) -> Option<Held> {
+        self.holder
     }
 
     /// What others that rank so must leave, if a transfer other than this one goes before it.
@@ -39,7 +48,7 @@ impl Reservation {
     pub(super) fn offered(&mut self, now: Time, transfer: FlowId, rank: Rank, rate: BitRate) {
         let again = self.holder.is_some_and(|it| it.transfer == transfer);
         if !again && self.settling > Duration::ZERO {
-            self.holder = Some(Holder { transfer, rank, rate, until: now + self.settling });
+            self.holder = Some(Held { transfer, rank, rate, until: now + self.settling });
         }
     }
 

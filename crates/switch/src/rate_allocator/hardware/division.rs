@@ -68,6 +68,12 @@ impl Division {
         self.log.get((row + (leading - PER_OCTAVE)) as usize)
     }
 
+    /// The entries of both tables.
+    pub(super) fn entries(&self) -> (Vec<[u8; 8]>, Vec<[u8; 8]>) {
+        let of = |table: &[Shifts]| table.iter().map(|shifts| shifts.0).collect();
+        (of(&self.exact), of(&self.log))
+    }
+
     /// What a dividend is multiplied by, for this divisor.
     pub(super) fn coefficient(&self, divisor: u32) -> f64 {
         let terms = self.lookup(divisor).into_iter().flat_map(|shifts| shifts.0);

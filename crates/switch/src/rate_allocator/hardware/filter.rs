@@ -37,13 +37,23 @@ pub(super) struct Place([usize; HASHES]);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HashUnit {
     hasher: SipHasher13,
+    key: [u64; 2],
     mask: u32,
 }
 
 impl HashUnit {
     /// `cells` is a power of two.
     pub(super) fn new(port: u32, cells: u32) -> Self {
-        HashUnit { hasher: SipHasher13::new_with_keys(0x7261_7465, port.into()), mask: cells - 1 }
+        let key = [0x7261_7465, port.into()];
+        HashUnit { hasher: SipHasher13::new_with_keys(key[0], key[1]), key, mask: cells - 1 }
+    }
+
+    pub(super) fn key(&self) -> [u64; 2] {
+        self.key
+    }
+
+    pub(super) fn cells(&self) -> u32 {
+        self.mask + 1
     }
 
     pub(super) fn place(&self, transfer: FlowId) -> Place {
@@ -104,6 +114,11 @@ impl Filter {
             *count = *count + more - fewer;
             *count
         })
+    }
+
+    /// Its arrays, 64 cells a word.
+    pub(super) fn words(&self) -> [&[u64]; HASHES] {
+        self.arrays.each_ref().map(Registers::cells)
     }
 
     /// The control program reads the counter.

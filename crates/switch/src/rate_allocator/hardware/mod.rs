@@ -20,6 +20,7 @@ pub mod accuracy;
 mod division;
 mod filter;
 mod register;
+mod state;
 mod word;
 
 use headwater_units::{BitRate, Bytes, FlowId, Rank, Time};
@@ -33,6 +34,7 @@ use super::reservation::Reservation;
 use division::Division;
 use filter::{Filter, HashUnit};
 use register::{Pass, Registers};
+pub use state::{HardwareState, HardwareTables};
 use word::Word;
 
 /// The data plane.

@@ -58,7 +58,10 @@ impl Lab {
         if built.status.success() {
             return Some(lab);
         }
-        headwater_skips::cannot(format_args!("no namespaces here: {}", String::from_utf8_lossy(&built.stderr).trim()));
+        headwater_skips::cannot(format_args!(
+            "no namespaces here: {}",
+            String::from_utf8_lossy(&built.stderr).trim()
+        ));
         None
     }
 
