@@ -22,7 +22,7 @@ use headwater_wire::{
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::host::{Host, HostConfig};
-use super::report::route_in_words;
+use super::report::{route_in_words, unscheduled_in_words};
 use super::requests::Cast;
 use super::{AppError, Common, Phase, Progress, ProgressReceiver, Shutdown, StatusReport, Watch};
 pub use result::{CastReceiver, CastRepair, CastResult, CastSource, CastWave};
@@ -106,6 +106,8 @@ impl Asker<'_> {
             of: 0,
             class: if cast.gentle { Class::Gentle } else { Class::Bulk },
             wish: cast.wish,
+            precedence: cast.precedence,
+            deadline: cast.deadline,
         };
         let seen = Seen::new(&self.report);
         let mut asking = Asking { host, path, wanted, heard: &mut self.heard, seen, watch };
@@ -146,7 +148,7 @@ impl Asking<'_> {
         self.ask();
         #[allow(clippy::disallowed_methods)] // A limit of patience.
         let mut last_word = Instant::now();
-        let mut route_reported = false;
+        let (mut route_reported, mut fallback_reported) = (false, false);
         loop {
             let control = tokio::select! {
                 heard = tokio::time::timeout(ASK_AGAIN, self.heard.recv()) => match heard {
@@ -178,13 +180,17 @@ impl Asking<'_> {
                 ToNode::Casting(news) if news.cast == self.wanted.cast => {
                     let over = self.seen.hear(*news);
                     self.remember_receivers();
+                    if !fallback_reported && let Some(why) = self.seen.unscheduled() {
+                        fallback_reported = true;
+                        self.watch.note(&why);
+                    }
                     if !route_reported && let Some((_, why)) = self.seen.route() {
                         route_reported = true;
                         self.watch.note(&why);
                     }
                     self.watch.progress(&self.seen.progress(&cast.what));
                     if over {
-                        return Ok(self.seen.result(&cast.what));
+                        return Ok(self.seen.result(&cast.what).judged(cast));
                     }
                 }
                 ToNode::CastRefused { cast: refused_cast, reason } if refused_cast == self.wanted.cast => {
@@ -242,9 +248,14 @@ fn refused(reason: Refusal, what: &str, seen: &Seen) -> AppError {
              --via out to take the best route without"
                 .to_owned(),
         ),
+        Refusal::Unscheduled(_) => AppError::Usage(
+            "--via rates needs a controller whose network says that its switches compute rates: `computes_rates = true` in the file \
+             of `headwater controller --topology FILE`; leave --via out to take the best route without"
+                .to_owned(),
+        ),
         Refusal::OffNetwork => AppError::Usage(
-            "--via trees needs the source and two receivers or more at addresses that the controller's network (--topology) lists \
-             under `hosts`; `headwater status` shows where nodes are"
+            "--via trees and --via rates need the source and the receivers (by trees two or more) at addresses that the controller's \
+             network (--topology) lists under `hosts`; `headwater status` shows where nodes are"
                 .to_owned(),
         ),
         _ => AppError::Failed(
@@ -282,6 +293,11 @@ impl Seen {
     /// How it travels and why, once that is known.
     fn route(&self) -> Option<(&'static str, String)> {
         route_in_words(self.newest.as_ref()?.route)
+    }
+
+    /// Why it goes no longer at computed rates, if it did.
+    fn unscheduled(&self) -> Option<String> {
+        self.newest.as_ref()?.unscheduled.map(unscheduled_in_words)
     }
 
     fn how_far(&self) -> String {
@@ -335,7 +351,7 @@ impl Seen {
         let (via, why) = self.route().unwrap_or(("unicast", "nobody had to be sent anything".to_owned()));
         let (object, size) = (news.object.to_string(), whole(news).get());
         let group = match news.route {
-            CastRoute::Multicast { at, .. } => Some(at.to_string()),
+            CastRoute::Multicast { at, .. } | CastRoute::Rates { at, .. } => Some(at.to_string()),
             _ => None,
         };
         CastResult {
@@ -359,6 +375,9 @@ impl Seen {
             last_seconds: finishes.last().copied(),
             repairs: news.repairs.iter().map(repair).collect(),
             complete: news.done == news.of,
+            unscheduled: self.unscheduled(),
+            deadline_seconds: None,
+            deadline_met: None,
             waves: Vec::new(),
             stopped: None,
             receivers,
@@ -471,6 +490,8 @@ mod tests {
             failed: 0,
             behind: Bytes::new(250),
             repairs: Vec::new(),
+            rates: None,
+            unscheduled: None,
             over,
         }
     }

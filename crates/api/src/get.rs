@@ -140,7 +140,7 @@ async fn get_to(
         drop(job.over(result).await);
         return once(&here_only(), (shutdown, started), outlet, Some(own), watch).await;
     }
-    let result = result.map(|result| GetResult { start_ns, ..result });
+    let result = result.map(|result| result.begun(start_ns, options.deadline));
     job.over(result).await
 }
 
@@ -174,7 +174,7 @@ pub(super) async fn get_at(
             Some(result) => result,
             None => at_node((host, path), options, (shutdown, started), (&outlet, &own), watch).await,
         };
-        result.map(|result| GetResult { start_ns, ..result })
+        result.map(|result| result.begun(start_ns, options.deadline))
     };
     let result = within(options, started, work).await;
     if result.is_err() {
@@ -212,7 +212,7 @@ async fn once(
     let mut job = Job::new(options, &host, path, shutdown, started);
     (job.outlet, job.own) = (outlet, own);
     let result = within(options, started, job.object(watch)).await;
-    let result = result.map(|result| GetResult { start_ns, ..result });
+    let result = result.map(|result| result.begun(start_ns, options.deadline));
     job.over(result).await
 }
 
@@ -406,6 +406,7 @@ impl<'a> Job<'a> {
         config.passes_on = self.passes_on;
         config.spread = options.spread;
         config.max_sources = options.max_sources;
+        config.deadline = options.deadline;
         config.limit = options.common.limit;
         config.busy_patience = Some(options.common.patience);
         config.receive_window = host.node().receive_window(config.room);

@@ -207,6 +207,7 @@ impl Keeper {
             theta: None,
             record: None,
             wait_for_start: false,
+            deadline: None,
             timeout: None,
             drain: true,
         };

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use headwater_controller::{CastView, ControllerView, NodeView, TaskView};
-use headwater_units::{BitRate, Bytes, NodeId};
-use headwater_wire::{CastRoute, MarkSignal, NodeInfo, WhyUnicast, resolve_address};
+use headwater_units::{BitRate, Bytes, Duration, NodeId};
+use headwater_wire::{CastRoute, MarkSignal, NodeInfo, WhyUnicast, WhyUnscheduled, resolve_address};
 
 use super::{CastLine, NodeLine, ObjectLine, StandingLine, StatusReport, TaskLine, TaskSource};
 
@@ -48,7 +48,7 @@ pub(crate) fn report(view: &ControllerView, controller: String, here: SocketAddr
         .collect();
     lines.sort_by(|a, b| (&a.name, &a.listen).cmp(&(&b.name, &b.listen)));
     let tasks = view.tasks.iter().map(|t| task_line(t, &nodes, &address)).collect();
-    let casts = view.casts.iter().map(|cast| cast_line(cast, &address)).collect();
+    let casts = view.casts.iter().map(|cast| cast_line(cast, &view.casts, &address)).collect();
     let standing = view
         .standing
         .iter()
@@ -62,7 +62,12 @@ fn labels_of(node: &NodeView) -> BTreeMap<String, String> {
     node.info.labels.clone().into_iter().chain(rack).collect()
 }
 
-fn cast_line(cast: &CastView, address: &dyn Fn(&NodeId) -> String) -> CastLine {
+fn cast_line(cast: &CastView, all: &[CastView], address: &dyn Fn(&NodeId) -> String) -> CastLine {
+    let named = |number: u64| {
+        let other = all.iter().find(|it| it.cast == number);
+        other.map_or_else(|| number.to_string(), |it| it.name.clone())
+    };
+    let rates = cast.rates.as_ref();
     let undecided = || ("undecided", "receivers are being asked".to_owned());
     let (via, why) = route_in_words(cast.route).unwrap_or_else(undecided);
     let object = cast.object.to_string();
@@ -79,6 +84,14 @@ fn cast_line(cast: &CastView, address: &dyn Fn(&NodeId) -> String) -> CastLine {
         failed: cast.failed,
         multicast_bytes: cast.to_group,
         age_seconds: cast.age.as_secs_f64(),
+        rate: rates.map(|it| it.rate),
+        least_receiver: rates.and_then(|it| it.least.map(|(node, _)| address(&node))),
+        least_offer: rates.and_then(|it| it.least.map(|(_, offer)| offer)),
+        paused_seconds: rates.and_then(|it| it.paused).map(Duration::as_secs_f64),
+        behind: rates.and_then(|it| it.behind).map(|number| named(number)),
+        finish_seconds: rates.and_then(|it| it.finish).map(Duration::as_secs_f64),
+        deadline_seconds: cast.deadline.map(Duration::as_secs_f64),
+        unscheduled: cast.unscheduled.map(unscheduled_in_words),
     }
 }
 
@@ -158,6 +171,14 @@ pub(crate) fn route_in_words(route: CastRoute) -> Option<(&'static str, String)>
             };
             ("multicast", format!("by multicast: {who}"))
         }
+        CastRoute::Rates { at, members, of } => {
+            let who = if members == of {
+                format!("all {of} receivers hear the group {at}")
+            } else {
+                format!("{members} of {of} receivers hear the group {at}, the others are served one by one")
+            };
+            ("rates", format!("by multicast at the rate that switches compute: {who}"))
+        }
         CastRoute::Trees { trees, members, of, hops } => {
             let which = match trees {
                 1 => "a tree".to_owned(),
@@ -181,6 +202,16 @@ pub(crate) fn route_in_words(route: CastRoute) -> Option<(&'static str, String)>
             ("overlay", format!("by overlay: {how}{once} ({})", why_not(why)))
         }
     })
+}
+
+/// Why a cast goes no longer at the rate that switches compute.
+pub(crate) fn unscheduled_in_words(why: WhyUnscheduled) -> String {
+    let seen = match why {
+        WhyUnscheduled::NotStated => "nobody has said that switches compute rates here",
+        WhyUnscheduled::Loss => "a receiver lost more than 2 % of what was sent",
+        WhyUnscheduled::StandingQueue => "a queue stood on the way to a receiver for ten round trips",
+    };
+    format!("not every switch on the way computes rates, as it seems: {seen}; receivers pull instead")
 }
 
 /// Why there is no group.

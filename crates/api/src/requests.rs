@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use headwater_units::{BitRate, Bytes, Duration, ObjectId};
-use headwater_wire::{CastWish, Delivery, SpreadRule};
+use headwater_wire::{CastWish, Delivery, Precedence, SpreadRule};
 
 /// An object to be fetched ([`crate::Node::get`]).
 ///
@@ -39,6 +39,8 @@ pub struct Get {
     pub max_sources: Option<u8>,
     /// Maximum time, after which it is given up; what came by then stays.
     pub timeout: Option<Duration>,
+    /// From the request until it should be complete, if it matters: the controller weighs its flows by that.
+    pub deadline: Option<Duration>,
     /// A guest stays for those who are served from what came until [`crate::Node::close`] has ended, 2 s at most.
     pub drain: bool,
     /// A fixed weight for every flow instead of Algorithm 1; only of a guest that has no controller ([`crate::Where::From`]).
@@ -65,6 +67,7 @@ impl Get {
             spread: SpreadRule::Listed,
             max_sources: None,
             timeout: None,
+            deadline: None,
             drain: true,
             theta: None,
             record: None,
@@ -224,6 +227,10 @@ pub struct Cast {
     pub to: Receivers,
     /// Route to use; by default the best one that the network allows.
     pub wish: CastWish,
+    /// How it stands to other casts, if that matters.
+    pub precedence: Option<Precedence>,
+    /// From the request until all receivers should have it, if that matters; not of a rollout.
+    pub deadline: Option<Duration>,
     /// Gives way to everything else.
     pub gentle: bool,
     /// Maximum time, after which it is given up; what came by then stays. Of a rollout: for all waves and pauses.
@@ -267,7 +274,9 @@ impl Wave {
 impl Cast {
     /// To these nodes, the best route that the network allows.
     pub fn new(what: impl Into<String>, to: Receivers) -> Self {
-        Cast { what: what.into(), to, wish: CastWish::Best, gentle: false, timeout: None, rollout: None }
+        let (wish, gentle) = (CastWish::Best, false);
+        let (precedence, deadline, timeout, rollout) = (None, None, None, None);
+        Cast { what: what.into(), to, wish, precedence, deadline, gentle, timeout, rollout }
     }
 
     /// By this route, or not at all.

@@ -305,8 +305,15 @@ async fn act(
                 return get_several(by, get, output, &args.what, (terminal, shutdown)).await;
             }
             let begin = |node: &Node| node.get(get, output);
-            let show = |result| terminal.summary(&result, || tables::fetched(&result));
-            by_node(by, begin, (terminal, shutdown), show).await??;
+            let show = |result: GetResult| {
+                let shown = terminal.summary(&result, || tables::fetched(&result));
+                shown.map(|()| result.deadline_met)
+            };
+            let met = by_node(by, begin, (terminal, shutdown), show).await??;
+            if met == Some(false) {
+                terminal.note("error: it is there and verified, but its deadline has passed");
+                return Err(Failure::Elsewhere(exit::LATE));
+            }
         }
         Command::Cast(args) => {
             let (by, cast) = settings.cast(args)?;
@@ -336,7 +343,12 @@ async fn act(
                     "error: {stopped}{missing} of {} receivers do not have it; run the same command again to serve them",
                     result.receivers.len()
                 ));
-                return Err(Failure::Elsewhere(exit::FAILED));
+                let was_given_up = args.standing.drop_late && result.deadline_met == Some(false);
+                return Err(Failure::Elsewhere(if was_given_up { exit::LATE } else { exit::FAILED }));
+            }
+            if result.deadline_met == Some(false) {
+                terminal.note("error: all receivers have it, but not all had it by the deadline");
+                return Err(Failure::Elsewhere(exit::LATE));
             }
         }
         Command::Plan(args) => {

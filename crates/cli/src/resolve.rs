@@ -272,6 +272,7 @@ impl Settings {
             spread: self.spread(tuning.as_ref()),
             max_sources: self.values.max_sources.map(|count| count.0),
             timeout: self.values.timeout,
+            deadline: args.deadline,
             drain: !args.no_drain,
             theta,
             record: args.record.clone(),
@@ -295,7 +296,10 @@ impl Settings {
                 Via::Multicast => CastWish::Multicast,
                 Via::Overlay => CastWish::Overlay,
                 Via::Unicast => CastWish::Unicast,
+                Via::Rates => CastWish::Rates,
             },
+            precedence: args.standing.precedence(),
+            deadline: args.standing.deadline,
             gentle: common.gentle,
             timeout: self.values.timeout,
             ..wanted(&args.what, &args.whom)?

@@ -117,6 +117,30 @@ pub(crate) fn status(report: &StatusReport, part: &Part) -> String {
 }
 
 /// What is being cast; nothing if nothing is.
+/// How a cast does at the rate that switches compute, and against its deadline.
+fn rates(cast: &CastLine) -> String {
+    let mut says = Vec::new();
+    match (cast.paused_seconds, cast.rate) {
+        (Some(paused), _) => {
+            let behind = cast.behind.as_ref().map(|name| format!(" behind {}", printable(name)));
+            says.push(format!("paused for {paused:.1} s{}", behind.unwrap_or_default()));
+        }
+        (None, Some(rate)) => says.push(format!("at {rate}")),
+        (None, None) => {}
+    }
+    if let (Some(receiver), Some(offer)) = (&cast.least_receiver, cast.least_offer) {
+        says.push(format!("{} offers least, {offer}", printable(receiver)));
+    }
+    let finish = cast.finish_seconds.map(|at| format!("expected at {at:.1} s"));
+    match (finish, cast.deadline_seconds) {
+        (Some(finish), Some(deadline)) => says.push(format!("{finish}, deadline at {deadline:.1} s")),
+        (None, Some(deadline)) => says.push(format!("deadline at {deadline:.1} s")),
+        (finish, None) => says.extend(finish),
+    }
+    says.extend(cast.unscheduled.clone());
+    if says.is_empty() { String::new() } else { format!("  {}\n", says.join("; ")) }
+}
+
 fn casts(casts: &[CastLine]) -> String {
     let mut text = String::new();
     for cast in casts {
@@ -136,6 +160,7 @@ fn casts(casts: &[CastLine]) -> String {
             let _ = write!(text, "; {} of {} sent to the group", cast.multicast_bytes, cast.bytes);
         }
         let _ = writeln!(text, "; {}: {}", cast.via, printable(&cast.why));
+        text += &rates(cast);
     }
     if !casts.is_empty() {
         text.push('\n');
@@ -359,6 +384,13 @@ pub(crate) fn cast(result: &CastResult) -> String {
     text += &table.render("  ");
     if !result.waves.is_empty() {
         text += &waves(&result.waves);
+    }
+    if let (Some(deadline), Some(met)) = (result.deadline_seconds, result.deadline_met) {
+        let how = if met { "met" } else { "MISSED" };
+        let _ = writeln!(text, "  deadline of {deadline:.2} s {how}");
+    }
+    if let Some(why) = &result.unscheduled {
+        let _ = writeln!(text, "  {why}");
     }
     if let (Some(first), Some(median), Some(last)) =
         (result.first_seconds, result.median_seconds, result.last_seconds)

@@ -6,6 +6,7 @@
 pub(crate) mod demo;
 pub(crate) mod groups;
 pub(crate) mod labels;
+pub(crate) mod policy;
 pub(crate) mod waves;
 
 use std::convert::Infallible;
@@ -469,7 +470,7 @@ choice! {
     }
     /// How a cast travels.
     Via {
-        /// Trees where the controller knows the network, multicast if a probe finds that it works, overlay else
+        /// Rates where the controller's network has switches that compute them, trees where it knows the network, multicast if a probe finds that it works, overlay else
         #[default]
         Best = "best",
         /// Down trees of the network that the controller was given (--topology FILE), or not at all
@@ -478,6 +479,8 @@ choice! {
         Multicast = "multicast",
         /// Down trees of receivers, another tree for each part, who pass on what arrives: the source sends about one copy
         Overlay = "overlay",
+        /// By IP multicast at the rate that switches compute, where the controller's network says that they do, or not at all
+        Rates = "rates",
         /// To each receiver by itself
         Unicast = "unicast",
     }

@@ -11,6 +11,7 @@
 
 mod beginning;
 mod by_group;
+mod by_rates;
 mod by_trees;
 mod cast;
 mod member;
@@ -23,8 +24,10 @@ mod without_group;
 use core::net::SocketAddr;
 use std::collections::BTreeMap;
 
-use headwater_units::{Duration, FlowId, NodeId, PathId, Symbols};
-use headwater_wire::{Cast as Wanted, Fetched, MemberStanding, Refusal, Request, Signalled, ToNode};
+use headwater_units::{Duration, FlowId, NodeId, PathId, Symbols, Time};
+use headwater_wire::{
+    Cast as Wanted, Fetched, MemberStanding, Refusal, Request, Signalled, ToNode, TransferReport,
+};
 
 pub(crate) use self::cast::Cast;
 
@@ -262,6 +265,33 @@ impl Casts {
             cast.group_over(below);
             true
         });
+    }
+
+    /// A group's flow cannot go at computed rates. False if that is not what it was refused for.
+    pub(crate) fn group_refused(
+        &mut self,
+        below: &mut Below<'_>,
+        (source, flow): (NodeId, FlowId),
+        reason: &Refusal,
+    ) {
+        match *reason {
+            Refusal::Unscheduled(why) => {
+                let number = self.of_flow(source, flow);
+                self.have(below, number, |cast, below| cast.fall_back(below, why));
+            }
+            _ => self.group_over(below, source, flow),
+        }
+    }
+
+    /// A source says how its transfers at computed rates do.
+    pub(crate) fn transfers(&mut self, now: Time, source: NodeId, transfers: &[TransferReport]) {
+        for report in transfers {
+            let number = self.of_flow(source, report.flow);
+            if let Some(cast) = number.and_then(|number| self.casts.get_mut(&number)) {
+                cast.transfer_reported(now, *report);
+            }
+        }
+        by_rates::put_in_line(&mut self.casts);
     }
 
     /// A source reports how many symbols it has sent on a flow to many. False if no cast knows the flow.

@@ -335,6 +335,8 @@ pub struct ControllerStats {
     pub casts_refused: u64,
     /// Casts of which a group's flow was begun.
     pub casts_grouped: u64,
+    /// Casts at computed rates that became pulled groups.
+    pub casts_unscheduled: u64,
     /// Casts that went by trees.
     pub casts_by_trees: u64,
     /// Times that trees were repaired.
@@ -355,4 +357,6 @@ pub struct ControllerStats {
     pub overlays_joined: u64,
     /// Running tasks that joined an overlay.
     pub tasks_regrouped: u64,
+    /// Running tasks at computed rates that went on by pulls.
+    pub tasks_unscheduled: u64,
 }

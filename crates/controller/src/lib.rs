@@ -245,6 +245,7 @@ impl Controller {
             | ToController::Fetched(_)
             | ToController::GroupProbed { .. }
             | ToController::GroupSent { .. }
+            | ToController::Transfers { .. }
             | ToController::TreeReady { .. }
             | ToController::Silent { .. }
             | ToController::Signalled(_)
@@ -329,12 +330,15 @@ impl Controller {
                 below.deliveries.forget_ending(&mut below.turn, node, flow);
                 casts.tree_over(below, node, flow);
             }
-            ToController::PushRefused { flow, .. } | ToController::Stopped { flow }
-                if casts.serves(node, flow) =>
-            {
+            ToController::PushRefused { flow, reason } if casts.serves(node, flow) => {
+                below.deliveries.forget_ending(&mut below.turn, node, flow);
+                casts.group_refused(below, (node, flow), &reason);
+            }
+            ToController::Stopped { flow } if casts.serves(node, flow) => {
                 below.deliveries.forget_ending(&mut below.turn, node, flow);
                 casts.group_over(below, node, flow);
             }
+            ToController::Transfers { transfers } => casts.transfers(now, node, &transfers),
             other => return Some(other),
         }
         None

@@ -45,6 +45,9 @@ pub struct NetworkSpec {
     /// How nodes are told that a tree was rerouted.
     #[serde(default)]
     pub signalling: SignallingMode,
+    /// Every port on the way from a host to another grants rates (PAM), those of hosts too: casts may go at these.
+    #[serde(default)]
+    pub computes_rates: bool,
 }
 
 /// How nodes that are on a tree already are told that it was rerouted (Datacast §III).
@@ -127,6 +130,8 @@ pub(crate) struct Network {
     /// At most so many for one cast.
     pub(crate) most_trees: usize,
     pub(crate) signalling: SignallingMode,
+    /// Its switches grant rates.
+    pub(crate) computes_rates: bool,
     addresses: Vec<Vec<IpAddr>>,
     by_address: BTreeMap<IpAddr, HostId>,
     /// Until when a link counts as cut.
@@ -175,6 +180,7 @@ impl Network {
             framing,
             most_trees: spec.trees.map_or(MOST_TREES, |trees| usize::from(trees).clamp(1, MOST_TREES)),
             signalling: spec.signalling,
+            computes_rates: spec.computes_rates,
             addresses,
             by_address,
             cut: BTreeMap::new(),
@@ -188,6 +194,19 @@ impl Network {
             .into_iter()
             .chain(said)
             .find_map(|address| self.by_address.get(&address.to_canonical()).copied())
+    }
+
+    /// The rate of the first link that leaves a host, if it is stated.
+    pub(crate) fn line_of(&self, host: HostId) -> Option<BitRate> {
+        let fabric = self.topology.fabric();
+        let leaving = fabric.leaving(*self.topology.hosts().get(host.index())?);
+        fabric.link(*leaving.first()?)?.capacity
+    }
+
+    /// Bytes that links carry around a datagram above UDP.
+    pub(crate) fn around(&self) -> Bytes {
+        let ipv6 = self.by_address.keys().any(IpAddr::is_ipv6);
+        self.framing + IP_UDP[usize::from(ipv6)]
     }
 
     /// A host's address on one of its cables.
@@ -252,8 +271,7 @@ impl Network {
     /// What each of these trees may send at the same time as the others ([`headwater_wire::FlowRole::Tree`]), by place; `None` where
     /// no rate of its links is stated.
     pub(crate) fn rates(&self, trees: &[SteinerTree], symbol_size: u16) -> Vec<Option<BitRate>> {
-        let ipv6 = self.by_address.keys().any(IpAddr::is_ipv6);
-        let around = self.framing + IP_UDP[usize::from(ipv6)];
+        let around = self.around();
         let name = SymbolId { block: BlockIndex(0), esi: Esi(0) };
         let (class, flow, body) = (Class::Control, FlowId(0), Body::Interest(name.into()));
         let interest = Datagram { class, key_epoch: 0, flow, body }.len(0);
@@ -323,6 +341,7 @@ mod tests {
             trees: None,
             framing: None,
             signalling: SignallingMode::Direct,
+            computes_rates: false,
         }
     }
 

@@ -22,8 +22,8 @@ pub(crate) struct Known<'a> {
 
 /// Where one of several receivers is put that do not each have sources of their own.
 pub(crate) enum Placement {
-    /// Into a group that this node serves, by this flow.
-    Group { node: NodeId, flow: FlowId, group: TaskGroup },
+    /// Into a group that this node serves, by this flow and transport.
+    Group { node: NodeId, flow: FlowId, group: TaskGroup, delivery: Delivery },
     /// Among receivers that pass on what comes to them.
     Overlay(Parents),
 }
@@ -55,7 +55,7 @@ impl Placement {
     /// By which transport it is served there.
     pub(crate) fn delivery(&self, config: &ControllerConfig) -> Delivery {
         match self {
-            Placement::Group { .. } => Delivery::Pull { initial_window: config.cast_window },
+            Placement::Group { delivery, .. } => *delivery,
             Placement::Overlay(parents) => config.delivery_by_overlay(parents.of),
         }
     }

@@ -3,7 +3,7 @@
 use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, FlowId, NodeId, ObjectId, Packets, Symbols, TaskId, Theta, Time,
 };
-use headwater_wire::{CastRoute, MarkSignal, NodeInfo, StandingCast};
+use headwater_wire::{CastRoute, MarkSignal, NodeInfo, RateNews, StandingCast, WhyUnscheduled};
 use serde::Serialize;
 
 use crate::casts::{Cast, Casts};
@@ -114,6 +114,12 @@ pub struct CastView {
     pub to_group: Bytes,
     /// Since it was asked for.
     pub age: Duration,
+    /// From then until all should have it, if it matters.
+    pub deadline: Option<Duration>,
+    /// How it does if it goes at computed rates.
+    pub rates: Option<RateNews>,
+    /// It was to go at computed rates, and does not for this reason.
+    pub unscheduled: Option<WhyUnscheduled>,
 }
 
 /// Where a flow stands.
@@ -205,6 +211,9 @@ fn cast_view(now: Time, cast: &Cast) -> CastView {
         failed: (of - open - done) as u64,
         to_group: cast.to_group,
         age: now.since(cast.begun),
+        deadline: cast.deadline,
+        rates: cast.rate_news(now),
+        unscheduled: cast.unscheduled,
     }
 }
 

@@ -100,6 +100,11 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    /// Whether every port grants rates to scheduled transfers (PAM), those of hosts too.
+    pub fn grants_rates(&self) -> bool {
+        [Some(&self.port), self.nic.as_ref()].into_iter().flatten().all(|port| port.allocator.is_some())
+    }
+
     /// Whether anything is sent beside the workload.
     pub(crate) fn has_background(&self) -> bool {
         !self.background.is_empty()

@@ -159,6 +159,7 @@ impl Stranger {
             delivery: None,
             trims: false,
             passes_on: false,
+            deadline: None,
         })
     }
 }

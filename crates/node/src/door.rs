@@ -128,6 +128,7 @@ impl Peer {
             | ToController::Fin { .. }
             | ToController::GroupProbed { .. }
             | ToController::GroupSent { .. }
+            | ToController::Transfers { .. }
             | ToController::TreeReady { .. }
             | ToController::Silent { .. }
             | ToController::Signalled(_)

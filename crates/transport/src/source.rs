@@ -276,6 +276,7 @@ impl Source {
             }
         }
         groups.into_iter().for_each(|(path, control)| self.tell(path, control));
+        self.report_transfers(now);
         for (path, reports) in by_controller {
             for flows in reports.chunks(MAX_FLOWS) {
                 self.tell(path, ToController::Report { flows: flows.to_vec() });

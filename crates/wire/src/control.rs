@@ -25,15 +25,17 @@ use thiserror::Error;
 pub use address::resolve_address;
 pub use cast::{
     Cast, CastNews, CastRoute, CastWish, FetchEnd, Fetched, FlowSecret, GroupInvitation, GroupQuestion,
-    Invitation, MAX_NAMED, MAX_NEWS, MAX_REASON, MemberNews, MemberStanding, StandingCast, TreeOrder,
-    TreeRepair, WhyUnicast,
+    Invitation, MAX_NAMED, MAX_NEWS, MAX_REASON, MemberNews, MemberStanding, RateNews, StandingCast,
+    TreeOrder, TreeRepair, WhyUnicast,
 };
 pub use limits::{MAX_FLOWS, MAX_NAME};
 pub use naming::{Claim, ClaimRule, NameStands, Naming};
 pub use node::{Holding, MAX_LABEL, MAX_LABELS, NodeInfo};
 pub use signal::{MAX_SIGNALLED, Signal, SignalBranch, Signalled, TreeUpdate, answer_key, answer_tags};
-pub use task::{Delivery, Outcome, Refusal, Spoiled, SpreadRule};
-pub use to_controller::{FlowReport, FlowView, MarkSignal, Request, ToController};
+pub use task::{
+    Delivery, Outcome, Precedence, RateTerms, Refusal, Spoiled, SpreadRule, TransferOrder, WhyUnscheduled,
+};
+pub use to_controller::{FlowReport, FlowView, MarkSignal, Request, ToController, TransferReport};
 pub use to_node::ToNode;
 pub use to_receiver::{FlowGrant, ToReceiver};
 pub use to_source::{FlowRole, Push, Start, ToSource};

@@ -1,6 +1,6 @@
 //! Datagrams as a whole, of every kind of message: parse and emit.
 
-use headwater_units::{FlowId, MAX_SYMBOL_SIZE};
+use headwater_units::{FlowId, MAX_SYMBOL_SIZE, SymbolId};
 use serde::{Deserialize, Serialize};
 
 use crate::header::{
@@ -92,6 +92,16 @@ impl Body {
             Body::Symbol(header) => header.trimmed,
             Body::ScheduledSymbol(header) => header.trimmed,
             _ => false,
+        }
+    }
+
+    /// The symbol that it carries, or carried before it was trimmed.
+    #[inline]
+    pub fn symbol(&self) -> Option<SymbolId> {
+        match self {
+            Body::Symbol(header) => Some(header.symbol),
+            Body::ScheduledSymbol(header) => Some(header.symbol),
+            _ => None,
         }
     }
 

@@ -1,6 +1,9 @@
 //! What came of a cast, as `--json` prints it.
 
+use headwater_units::Duration;
 use serde::Serialize;
+
+use crate::requests::Cast;
 
 /// The result of a cast.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -46,6 +49,12 @@ pub struct CastResult {
     pub repairs: Vec<CastRepair>,
     /// All receivers have it.
     pub complete: bool,
+    /// Why it went no longer at the rate that switches compute, if it had begun so.
+    pub unscheduled: Option<String>,
+    /// The deadline that was asked for.
+    pub deadline_seconds: Option<f64>,
+    /// Whether all receivers had it by then; absent without a deadline.
+    pub deadline_met: Option<bool>,
     /// The waves of a rollout that have begun; empty if all receivers were served at once. Then `seconds` includes the pauses, times of
     /// receivers are from the beginning of their wave, and the route is that of the last wave.
     pub waves: Vec<CastWave>,
@@ -53,6 +62,16 @@ pub struct CastResult {
     pub stopped: Option<String>,
     /// By address.
     pub receivers: Vec<CastReceiver>,
+}
+
+impl CastResult {
+    /// The same, with what the asker thinks of it.
+    pub(super) fn judged(self, asked: &Cast) -> Self {
+        let Some(deadline) = asked.deadline.map(Duration::as_secs_f64) else { return self };
+        let in_time = |it: &CastReceiver| it.state == "had" || it.state == "done" && it.seconds <= deadline;
+        let met = self.receivers.iter().all(in_time);
+        CastResult { deadline_seconds: Some(deadline), deadline_met: Some(met), ..self }
+    }
 }
 
 /// A wave of a rollout.

@@ -40,6 +40,8 @@ pub(crate) struct GetOptions {
     pub(crate) wait_for_start: bool,
     /// Give up after this long; a wait for the start does not count.
     pub(crate) timeout: Option<Duration>,
+    /// From the request until it should be complete, if that matters.
+    pub(crate) deadline: Option<Duration>,
     /// Stay for a moment for those who are served from what came.
     pub(crate) drain: bool,
 }
@@ -68,6 +70,7 @@ impl GetOptions {
             record: get.record,
             wait_for_start: get.wait_for_line,
             timeout: get.timeout,
+            deadline: get.deadline,
             drain: get.drain,
         }
     }

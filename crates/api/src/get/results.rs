@@ -68,6 +68,7 @@ pub(crate) fn result_of(
         start_ns: 0,
         received_ns: 0,
         finish_ns: 0,
+        deadline_met: None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use headwater_units::NodeId;
+use headwater_units::{Duration, NodeId};
 use serde::{Deserialize, Serialize};
 
 use super::ObjectLine;
@@ -146,6 +146,17 @@ pub struct GetResult {
     /// When the object was there under its final name, on the same clock.
     #[serde(default)]
     pub finish_ns: u64,
+    /// Whether it was there by the deadline that was asked for, if one was.
+    #[serde(default)]
+    pub deadline_met: Option<bool>,
+}
+
+impl GetResult {
+    /// The same, of one that was first requested then and had this deadline.
+    pub(crate) fn begun(self, start_ns: u64, deadline: Option<Duration>) -> Self {
+        let deadline_met = deadline.map(|deadline| self.seconds <= deadline.as_secs_f64());
+        GetResult { start_ns, deadline_met, ..self }
+    }
 }
 
 /// The end of a `put`.

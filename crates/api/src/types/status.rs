@@ -178,6 +178,30 @@ pub struct CastLine {
     pub multicast_bytes: Bytes,
     /// Since it was asked for.
     pub age_seconds: f64,
+    /// What the source sends at, where switches compute that; zero while it waits for an offer.
+    #[serde(default)]
+    pub rate: Option<BitRate>,
+    /// The receiver whose path grants least, where switches compute rates.
+    #[serde(default)]
+    pub least_receiver: Option<String>,
+    /// What it grants.
+    #[serde(default)]
+    pub least_offer: Option<BitRate>,
+    /// The source has waited for an offer for so long.
+    #[serde(default)]
+    pub paused_seconds: Option<f64>,
+    /// The cast that goes before it and is being sent, while it waits.
+    #[serde(default)]
+    pub behind: Option<String>,
+    /// From the request until all will have it, at this rate.
+    #[serde(default)]
+    pub finish_seconds: Option<f64>,
+    /// From the request until all should have it, if that was asked for.
+    #[serde(default)]
+    pub deadline_seconds: Option<f64>,
+    /// Why it goes no longer at the rate that switches compute, if it did.
+    #[serde(default)]
+    pub unscheduled: Option<String>,
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ fn via(wish: Wish) -> &'static str {
         Wish::Unicast => "unicast",
         Wish::Multicast => "multicast",
         Wish::Trees => "trees",
+        Wish::Rates => "rates",
     }
 }
 
@@ -55,10 +56,10 @@ impl Deployment<'_> {
         let on = cast.controller(casting.hosts) as usize;
         let at = format!("{}:{CONTROLLER_PORT}", self.net.ipv4(on));
         let mut arguments = vec!["controller".to_owned(), format!("--listen={at}")];
-        if !cast.multicast && cast.wish != Wish::Multicast {
+        if !cast.multicast && !matches!(cast.wish, Wish::Multicast | Wish::Rates) {
             arguments.push("--groups=none".to_owned());
         }
-        if cast.knows_network || cast.wish == Wish::Trees {
+        if cast.knows_network || matches!(cast.wish, Wish::Trees | Wish::Rates) {
             let file = self.folder().join("topology.toml");
             write_topology(&file, scenario, casting, &self.net)?;
             arguments.push(format!("--topology={}", file.display()));
@@ -195,5 +196,6 @@ fn write_topology(
     let hosts = toml::Value::try_from(hosts).map_err(|error| failed(error.to_string()))?;
     table.insert("hosts".to_owned(), hosts);
     table.insert("framing".to_owned(), toml::Value::Integer(casting.cast.framing.get() as i64));
+    table.insert("computes_rates".to_owned(), toml::Value::Boolean(scenario.grants_rates()));
     std::fs::write(file, table.to_string()).map_err(|error| failed(error.to_string()))
 }

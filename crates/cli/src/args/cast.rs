@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use clap::Args;
 use headwater_api::Receivers;
 use headwater_units::{BitRate, Duration};
+use headwater_wire::{Precedence, TransferOrder};
 
 use super::flags::{ControllerFlag, TimeoutFlag};
 use crate::settings::Layer;
 use crate::values::labels::Label;
+use crate::values::policy::Policy;
 use crate::values::waves::WaveEnd;
 use crate::values::{Switch, Via};
 
@@ -22,6 +24,9 @@ use crate::values::{Switch, Via};
   headwater cast model --all --via trees        (where the controller runs with --topology FILE)
   headwater cast model --label zone=eu --to-new
   headwater cast model --all --waves 5%,25%,100% --pause 60s --max-failures 2
+
+  headwater cast model --all --deadline 90s
+  headwater cast model --all --via rates --policy srsf       (where switches compute rates; docs/priorities.md)
 
 Every receiver runs `headwater node` (or `up`) and keeps the object in its store, verified, and offers it from then on.
 
@@ -46,6 +51,9 @@ when the one before is over, --pause has passed, and no more than --max-failures
 the object already come first, the others by name, so that the same command resumes a rollout that was stopped. This command leads it:
 if it ends, the wave that has begun goes on and no other begins.
 
+--policy, --deadline and --drop-late say how it stands to other casts. Where switches compute rates these serve casts in that order.
+Elsewhere those that go to each receiver by itself get a larger weight, and the other routes take no notice but for --drop-late.
+
 --to-new keeps supplying: a node that joins later, and carries the labels, is sent what the name stands for then. The controller does that
 without this command, also after a restart; `headwater status` lists it, and --to-new=off with the same labels, from the same state folder,
 ends it.
@@ -64,6 +72,8 @@ pub(crate) struct CastArgs {
     #[arg(long, value_name = "HOW", default_value_t)]
     pub(crate) via: Via,
     #[command(flatten)]
+    pub(crate) standing: StandingFlags,
+    #[command(flatten)]
     controller: ControllerFlag,
     #[command(flatten)]
     timeout: TimeoutFlag,
@@ -73,6 +83,33 @@ impl CastArgs {
     pub(super) fn fill(&self, layer: &mut Layer) {
         self.controller.fill(layer);
         self.timeout.fill(layer);
+    }
+}
+
+/// How a cast stands to others.
+#[derive(Debug, Args)]
+pub(crate) struct StandingFlags {
+    /// Who goes first: srsf (smallest remaining size times receivers), edf (next deadline), fifo (oldest), fair (nobody), or a number
+    /// (smaller first) [default: edf with --deadline, else srsf]
+    #[arg(long, value_name = "POLICY|N")]
+    pub(crate) policy: Option<Policy>,
+    /// All receivers should have it within this time, as in 90s; exit code 8 if they do not
+    #[arg(long, value_name = "TIME", conflicts_with = "waves")]
+    pub(crate) deadline: Option<Duration>,
+    /// Give the cast up when it cannot meet its deadline any more
+    #[arg(long, requires = "deadline")]
+    pub(crate) drop_late: bool,
+}
+
+impl StandingFlags {
+    /// What is said of it, if anything is.
+    pub(crate) fn precedence(&self) -> Option<Precedence> {
+        let order = match (self.policy, self.deadline) {
+            (Some(Policy(order)), _) => order,
+            (None, Some(_)) => TransferOrder::EarliestDeadline,
+            (None, None) => return None,
+        };
+        Some(Precedence { order, drops_late: self.drop_late })
     }
 }
 

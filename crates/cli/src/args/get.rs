@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use headwater_units::ObjectId;
+use headwater_units::{Duration, ObjectId};
 
 use super::EXPERIMENT;
 use super::experiments::{TimelineFlags, TuningFlag};
@@ -66,6 +66,9 @@ pub(crate) struct GetArgs {
     /// Replace the output if there is one
     #[arg(long, visible_alias = "overwrite")]
     pub(crate) force: bool,
+    /// It should be complete within this time, as in 90s: its flows weigh more until then; exit code 8 if it is not
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["keep", "from"])]
+    pub(crate) deadline: Option<Duration>,
     #[command(flatten)]
     timeout: TimeoutFlag,
     #[command(flatten)]

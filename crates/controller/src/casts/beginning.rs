@@ -4,9 +4,12 @@ use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_units::{Bytes, NodeId, PathId};
-use headwater_wire::{Cast as Wanted, CastWish, MAX_FLOWS, MemberStanding, Refusal, WhyUnicast};
+use headwater_wire::{
+    Cast as Wanted, CastWish, MAX_FLOWS, MemberStanding, Refusal, WhyUnicast, WhyUnscheduled,
+};
 
-use super::cast::{Cast, Multicast, Route, Stage, Trees};
+use super::by_rates;
+use super::cast::{Cast, GroupPace, Multicast, Route, Stage, Trees};
 use super::member::Member;
 use super::roster::Roster;
 use super::{Below, Casts};
@@ -31,6 +34,10 @@ impl Casts {
         if wanted.wish == CastWish::Trees && below.network.is_none() {
             return Err(Refusal::NoNetwork);
         }
+        let computes_rates = below.network.as_ref().is_some_and(|network| network.computes_rates);
+        if wanted.wish == CastWish::Rates && !computes_rates {
+            return Err(Refusal::Unscheduled(WhyUnscheduled::NotStated));
+        }
         if self.casts.len() >= config.max_casts {
             return Err(Refusal::Full);
         }
@@ -48,6 +55,10 @@ impl Casts {
             begun: now,
             stage: Stage::Gathering { until: now + config.cast_gather },
             wish: wanted.wish,
+            precedence: wanted.precedence,
+            deadline: wanted.deadline,
+            unscheduled: None,
+            behind: None,
             route: Route::Overlay(None),
             flows: BTreeSet::new(),
             symbol_size: 0,
@@ -97,9 +108,19 @@ impl Casts {
             let open = cast.members.open_members().map(|(node, _)| node);
             tree_installation::may_install(below.network.as_ref(), below.catalog, cast.source, open)
         };
+        let open = cast.members.open_members().map(|(node, _)| node);
+        let may_use_rates = matches!(cast.wish, CastWish::Best | CastWish::Rates)
+            && by_rates::may_go(below.network.as_ref(), below.catalog, cast.source, open);
         Ok(match (cast.wish, at) {
             (CastWish::Unicast, _) => Route::Unicast(WhyUnicast::Wished),
+            (CastWish::Rates, _) if !are_few => return Err(Refusal::TooMany),
+            (CastWish::Rates, _) if !may_use_rates => return Err(Refusal::OffNetwork),
+            (CastWish::Rates, None) => Route::Unicast(WhyUnicast::NoGroups),
+            (CastWish::Rates, Some(at)) => probed(below, at, GroupPace::Computed(None)),
             _ if cast.members.open() < 2 => Route::Unicast(WhyUnicast::TooFew),
+            (CastWish::Best, Some(at)) if are_few && may_use_rates => {
+                probed(below, at, GroupPace::Computed(None))
+            }
             _ if may_use_trees => Route::Trees(Trees::Planned),
             (CastWish::Trees, _) if !are_few => return Err(Refusal::TooMany),
             (CastWish::Trees, _) => return Err(Refusal::OffNetwork),
@@ -107,10 +128,7 @@ impl Casts {
             (CastWish::Multicast, None) => Route::Unicast(WhyUnicast::NoGroups),
             (CastWish::Overlay, _) | (_, None) => Route::Overlay(None),
             _ if !are_few => Route::Overlay(None),
-            (_, Some(at)) => {
-                let asked = below.deliveries.tasks().secret(below.turn.draws);
-                Route::Multicast(Multicast::Probed { at, asked })
-            }
+            (_, Some(at)) => probed(below, at, GroupPace::Pulled),
         })
     }
 
@@ -122,6 +140,12 @@ impl Casts {
         let is_used = |at: &SocketAddr| self.groups.values().any(|its| its == at);
         (0..tries).map(|n| range.nth(start.wrapping_add(n))).find(|at| !is_used(at))
     }
+}
+
+/// A group at this address, whose members are to be probed.
+fn probed(below: &mut Below<'_>, at: SocketAddr, pace: GroupPace) -> Route {
+    let asked = below.deliveries.tasks().secret(below.turn.draws);
+    Route::Multicast(Multicast::Probed { at, asked, pace })
 }
 
 /// The receivers: the named ones, else all connected nodes that keep objects.

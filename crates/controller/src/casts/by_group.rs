@@ -1,15 +1,17 @@
-//! A cast to a multicast group: the source probes which receivers hear the group and opens a flow for it, and each member pulls by a flow
-//! of its own.
+//! A cast to a multicast group: the source probes which receivers hear the group and opens a flow for it, and each member has a flow of its
+//! own, by which it pulls, or answers what switches grant ([`by_rates`](super::by_rates)).
 
+use core::net::SocketAddr;
 use std::collections::BTreeMap;
 
 use headwater_units::{FlowId, Geometry, NodeId, Theta};
 use headwater_wire::{
-    Delivery, FlowRole, GroupQuestion, Push, SYMBOL_OVERHEAD, ToNode, ToSource, WhyUnicast,
+    Delivery, FlowRole, GroupQuestion, Push, SCHEDULED_OVERHEAD, SYMBOL_OVERHEAD, ToNode, ToSource,
+    WhyUnicast,
 };
 
 use super::Below;
-use super::cast::{Cast, Multicast, OpenGroup, Route, Stage};
+use super::cast::{Cast, GroupPace, Multicast, OpenGroup, Route, Stage};
 use crate::TaskGroup;
 use crate::selection::Placement;
 
@@ -19,20 +21,27 @@ impl Cast {
         let asking = self.members.rooms_asked();
         let towards = asking.keys().find_map(|node| below.catalog.data_of(*node));
         let room = below.catalog.node(self.source).map(|node| node.info.room);
-        let (Route::Multicast(Multicast::Probed { at, asked }), Some(towards), Some(room), 2..) =
-            (&self.route, towards, room, asking.len())
+        let (Route::Multicast(Multicast::Probed { at, asked, pace }), Some(towards), Some(room)) =
+            (&self.route, towards, room)
         else {
             return self.serve_without_group(below, WhyUnicast::TooFew);
         };
+        if asking.len() < pace.least_members() {
+            return self.serve_without_group(below, WhyUnicast::TooFew);
+        }
         let members = self.members.open_members().filter(|(node, _)| asking.contains_key(node));
         let room = asking.values().fold(room, |least, room| least.min(*room));
-        let symbol_size = Geometry::fitting(self.bytes, room).symbol_size();
+        let more = match pace {
+            GroupPace::Pulled => 0,
+            GroupPace::Computed(_) => SCHEDULED_OVERHEAD - SYMBOL_OVERHEAD,
+        } as u16;
+        let symbol_size = Geometry::fitting(self.bytes, room.saturating_sub(more)).symbol_size();
         let question = GroupQuestion {
             at: *at,
             towards,
             asked: asked.clone(),
             members: members.map(|(_, member)| member.own.clone()).collect(),
-            bytes: symbol_size.saturating_add(SYMBOL_OVERHEAD as u16),
+            bytes: symbol_size.saturating_add(SYMBOL_OVERHEAD as u16 + more),
         };
         self.symbol_size = symbol_size;
         self.stage = Stage::Probing { until: below.turn.now + below.turn.config.silent_limit };
@@ -48,15 +57,28 @@ impl Cast {
         let of = u16::try_from(asking().count()).unwrap_or(u16::MAX);
         let hearing = asking().filter(|(_, member)| heard.contains(&member.own.flow));
         let hearing: Vec<NodeId> = hearing.map(|(node, _)| node).collect();
-        match hearing.len() {
-            2.. => self.open_group(below, &hearing, of),
-            _ => self.serve_without_group(below, WhyUnicast::Unheard { of }),
+        let Route::Multicast(Multicast::Probed { at, pace, .. }) = self.route else { return false };
+        match hearing.len() >= pace.least_members() {
+            true => self.open_group(below, (at, pace), &hearing, of),
+            false => self.serve_without_group(below, WhyUnicast::Unheard { of }),
         }
         true
     }
 
-    fn open_group(&mut self, below: &mut Below<'_>, hearing: &[NodeId], of: u16) {
-        let Route::Multicast(Multicast::Probed { at, .. }) = self.route else { return };
+    /// Has the source open a flow for a group of these.
+    pub(super) fn open_group(
+        &mut self,
+        below: &mut Below<'_>,
+        (at, pace): (SocketAddr, GroupPace),
+        hearing: &[NodeId],
+        of: u16,
+    ) {
+        let (delivery, start) = match pace {
+            GroupPace::Pulled => (Delivery::Pull { initial_window: below.turn.config.cast_window }, None),
+            GroupPace::Computed(_) => {
+                (self.delivery_by_rates(below, hearing.len()), self.first_round_trip(below, hearing))
+            }
+        };
         let (tasks, draws) = (below.deliveries.tasks(), &mut *below.turn.draws);
         let flow = tasks.secret(draws);
         let own: BTreeMap<NodeId, FlowId> =
@@ -72,17 +94,18 @@ impl Cast {
             theta: Theta::ONE,
             class: self.class,
             receiver: self.source,
-            delivery: Delivery::Pull { initial_window: below.turn.config.cast_window },
+            delivery,
             index: 0,
             of: 1,
             at: core::iter::once(at).chain(member_at).collect(),
-            start: None,
+            start,
             role: FlowRole::Group { members: own.values().copied().collect() },
         };
         self.stage = Stage::Opening { until: below.turn.now + below.turn.config.silent_limit };
         self.flows.insert(flow.flow);
         let members = hearing.len() as u16;
-        self.route = Route::Multicast(Multicast::Open(OpenGroup { at, flow, own, members, of }));
+        self.route =
+            Route::Multicast(Multicast::Open(OpenGroup { at, flow, own, members, of, delivery, pace }));
         below.turn.stats.casts_grouped += 1;
         below.turn.tell(self.source, ToSource::Push(push));
     }
@@ -94,13 +117,18 @@ impl Cast {
             return false;
         };
         let given = TaskGroup { flow: group.flow.flow, key: group.flow.key, at: group.at };
-        let own = std::mem::take(&mut group.own);
+        let (own, delivery) = (group.own.clone(), group.delivery);
         self.stage = Stage::Running;
         let (source, room) = (self.source, self.symbol_size);
         for (node, flow) in own {
-            if self.members.get(node).is_some_and(|member| !member.has_ended()) {
-                let place = Placement::Group { node: source, flow, group: given.clone() };
-                self.serve(below, node, Some((place, room)));
+            let Some(member) = self.members.get(node).filter(|member| !member.has_ended()) else { continue };
+            let place = Placement::Group { node: source, flow, group: given.clone(), delivery };
+            match member.task {
+                // It has been served at computed rates until now.
+                Some(task) => {
+                    below.deliveries.pull_instead(&mut below.turn, below.catalog, task, Some(place))
+                }
+                None => self.serve(below, node, Some((place, room))),
             }
         }
         self.serve_waiting(below);
@@ -110,13 +138,21 @@ impl Cast {
     /// The group's flow is over, or was refused.
     pub(super) fn group_over(&mut self, below: &mut Below<'_>) {
         if let Route::Multicast(Multicast::Open(group)) = &self.route {
-            let (OpenGroup { at, members, of, .. }, flow) = (group, group.flow.flow);
-            let over = Multicast::Over { at: *at, members: *members, of: *of };
+            let (OpenGroup { at, members, of, pace, .. }, flow) = (group, group.flow.flow);
+            let over = Multicast::Over { at: *at, members: *members, of: *of, pace: *pace };
             self.flows.remove(&flow);
             self.route = Route::Multicast(over);
         }
         if self.stage != Stage::Running {
-            self.serve_without_group(below, WhyUnicast::Source);
+            self.give_up_group(below);
+        }
+    }
+
+    /// The source does not open the group's flow.
+    pub(super) fn give_up_group(&mut self, below: &mut Below<'_>) {
+        match self.unscheduled {
+            None => self.serve_without_group(below, WhyUnicast::Source),
+            Some(_) => self.pull_apart(below),
         }
     }
 }

@@ -3,9 +3,10 @@
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
-use headwater_units::{Bytes, FlowId, NodeId, ObjectId, PathId, Symbols, Time};
+use headwater_units::{Bytes, Duration, FlowId, NodeId, ObjectId, PathId, Symbols, Time};
 use headwater_wire::{
-    CastRoute, CastWish, Class, FlowSecret, GroupInvitation, Invitation, MemberStanding, WhyUnicast,
+    CastRoute, CastWish, Class, Delivery, FlowSecret, GroupInvitation, Invitation, MemberStanding,
+    Precedence, TransferReport, WhyUnicast, WhyUnscheduled,
 };
 
 use super::member::Member;
@@ -29,6 +30,14 @@ pub(crate) struct Cast {
     pub(crate) begun: Time,
     pub(super) stage: Stage,
     pub(super) wish: CastWish,
+    /// How it stands to others, if that was said.
+    pub(super) precedence: Option<Precedence>,
+    /// From its beginning until all should have it, if it matters.
+    pub(crate) deadline: Option<Duration>,
+    /// It does not go at computed rates although it should have.
+    pub(crate) unscheduled: Option<WhyUnscheduled>,
+    /// The cast that goes before it and is being sent, while its own source waits.
+    pub(super) behind: Option<u64>,
     pub(super) route: Route,
     /// Flows of its source that were drawn for it, and are not known to be over.
     pub(super) flows: BTreeSet<FlowId>,
@@ -78,21 +87,42 @@ pub(super) enum Route {
 /// A group.
 pub(super) enum Multicast {
     /// It has an address, on which its members are probed by this flow.
-    Probed { at: SocketAddr, asked: FlowSecret },
+    Probed { at: SocketAddr, asked: FlowSecret, pace: GroupPace },
     /// Its source has a flow for it, or is to open it.
     Open(OpenGroup),
     /// Its flow has ended.
-    Over { at: SocketAddr, members: u16, of: u16 },
+    Over { at: SocketAddr, members: u16, of: u16, pace: GroupPace },
+}
+
+/// Who decides when the next symbol leaves for a group.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum GroupPace {
+    /// Its members, who ask for each (SCDP).
+    Pulled,
+    /// Switches, by the rate that they grant (PAM); and what the source has said last, and when.
+    Computed(Option<(Time, TransferReport)>),
+}
+
+impl GroupPace {
+    /// Fewer members are no group.
+    pub(super) fn least_members(self) -> usize {
+        match self {
+            GroupPace::Pulled => 2,
+            GroupPace::Computed(_) => 1,
+        }
+    }
 }
 
 /// A group that has a flow.
 pub(super) struct OpenGroup {
     pub(super) at: SocketAddr,
     pub(super) flow: FlowSecret,
-    /// The flow of each member that has heard the group.
+    /// The flow of each member that has heard the group, unless its node has begun anew.
     pub(super) own: BTreeMap<NodeId, FlowId>,
     pub(super) members: u16,
     pub(super) of: u16,
+    pub(super) delivery: Delivery,
+    pub(super) pace: GroupPace,
 }
 
 /// The trees of a cast.
@@ -110,10 +140,11 @@ impl Route {
         match self {
             Route::Unicast(why) => CastRoute::Unicast(*why),
             Route::Multicast(Multicast::Probed { .. }) | Route::Trees(Trees::Planned) => CastRoute::Open,
-            Route::Multicast(Multicast::Open(OpenGroup { at, members, of, .. }))
-            | Route::Multicast(Multicast::Over { at, members, of }) => {
-                CastRoute::Multicast { at: *at, members: *members, of: *of }
-            }
+            Route::Multicast(Multicast::Open(OpenGroup { at, members, of, pace, .. }))
+            | Route::Multicast(Multicast::Over { at, members, of, pace }) => match pace {
+                GroupPace::Pulled => CastRoute::Multicast { at: *at, members: *members, of: *of },
+                GroupPace::Computed(_) => CastRoute::Rates { at: *at, members: *members, of: *of },
+            },
             Route::Overlay(route) => route.unwrap_or(CastRoute::Open),
             Route::Trees(Trees::Installed(route, _) | Trees::Over(route)) => *route,
         }
@@ -168,7 +199,7 @@ impl Cast {
     /// The invitation of a receiver.
     pub(super) fn invitation(&self, member: &Member) -> Invitation {
         let group = match &self.route {
-            Route::Multicast(Multicast::Probed { at, asked }) => Some((at, asked)).zip(self.source_at),
+            Route::Multicast(Multicast::Probed { at, asked, .. }) => Some((at, asked)).zip(self.source_at),
             _ => None,
         };
         Invitation {

@@ -13,6 +13,7 @@ impl Cast {
     /// over.
     pub(super) fn tick(&mut self, below: &mut Below<'_>) -> bool {
         self.look_after_members(below);
+        self.drop_if_late(below);
         self.take_unclaimed_places(below);
         let trees = self.look_after_trees(below);
         let now = below.turn.now;
@@ -28,7 +29,7 @@ impl Cast {
                 self.set_out(below);
             }
             Stage::Probing { until } | Stage::Opening { until } if now >= until => {
-                self.serve_without_group(below, WhyUnicast::Source);
+                self.give_up_group(below);
             }
             _ => {}
         }
@@ -40,6 +41,7 @@ impl Cast {
             .unwrap_or(Time::MAX)
             .min(self.news_at)
             .min(self.over_at.unwrap_or(Time::MAX))
+            .min(self.drops_at().filter(|at| *at > now).unwrap_or(Time::MAX))
             .min(trees.unwrap_or(Time::MAX));
         match self.stage {
             Stage::Gathering { until } | Stage::Probing { until } | Stage::Opening { until }

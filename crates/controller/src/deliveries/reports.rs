@@ -1,10 +1,11 @@
 //! Reports of sources about the flows of tasks.
 
-use headwater_units::{FlowId, NodeId};
-use headwater_wire::{FlowReport, Refusal, ToSource};
+use headwater_units::{FlowId, NodeId, TaskId};
+use headwater_wire::{Delivery, FlowReport, Refusal, ToSource};
 
 use super::Deliveries;
 use crate::catalog::Catalog;
+use crate::selection::{FlowPlan, Placement};
 use crate::tasks::{Flow, FlowState};
 use crate::turn::Turn;
 
@@ -65,6 +66,36 @@ impl Deliveries {
             self.overlays.lose(object, node);
         }
         self.close_flow(turn, catalog, flow, false);
+        self.agenda.changed.insert(id);
+        if matches!(reason, Refusal::Unscheduled(_)) {
+            self.pull_instead(turn, catalog, id, None);
+        }
+    }
+
+    /// A task that came at computed rates goes on by pulls, with what it has: as one of a group, or else from whoever can serve it.
+    pub(crate) fn pull_instead(
+        &mut self,
+        turn: &mut Turn<'_>,
+        catalog: &Catalog,
+        id: TaskId,
+        place: Option<Placement>,
+    ) {
+        let initial_window = turn.config.cast_window;
+        let Some(task) = self.tasks.get_mut(id) else { return };
+        if !matches!(task.facts.delivery, Delivery::Rate { .. }) {
+            return;
+        }
+        task.facts.delivery = Delivery::Pull { initial_window };
+        task.anew = Some(task.facts.flows_version.saturating_add(1));
+        task.barred.clear();
+        task.classes_used.clear();
+        let before: Vec<FlowId> = task.flows.iter().map(|flow| flow.facts.flow).collect();
+        before.into_iter().for_each(|flow| self.close_flow(turn, catalog, flow, true));
+        if let Some(Placement::Group { node, flow, group, .. }) = place {
+            let plan = FlowPlan { group: Some(group), ..FlowPlan::of_source(node, 0) };
+            self.open_flow_as(turn, catalog, id, flow, (plan, None));
+        }
+        turn.stats.tasks_unscheduled += 1;
         self.agenda.changed.insert(id);
     }
 

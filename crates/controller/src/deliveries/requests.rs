@@ -135,7 +135,7 @@ impl Deliveries {
                     self.open_flow(turn, catalog, id, *node, start);
                 }
             }
-            (Some(Placement::Group { node, flow, group }), Some(index)) => {
+            (Some(Placement::Group { node, flow, group, .. }), Some(index)) => {
                 let plan = FlowPlan { group: Some(group), ..FlowPlan::of_source(node, index) };
                 self.open_flow_as(turn, catalog, id, flow, (plan, None));
             }

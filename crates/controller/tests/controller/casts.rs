@@ -26,6 +26,8 @@ fn wanted(number: u64) -> Cast {
         of: 0,
         class: Class::Bulk,
         wish: CastWish::Best,
+        precedence: None,
+        deadline: None,
     }
 }
 

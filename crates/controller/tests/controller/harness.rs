@@ -55,6 +55,7 @@ pub(crate) fn request(receiver: u8, request: u64, name: &str) -> Request {
         delivery: Some(Delivery::Push),
         trims: false,
         passes_on: false,
+        deadline: None,
     }
 }
 

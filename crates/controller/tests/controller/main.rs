@@ -7,6 +7,7 @@ mod flows;
 mod harness;
 mod names;
 mod overlays;
+mod rates;
 mod registry;
 mod standing_casts;
 mod starts;

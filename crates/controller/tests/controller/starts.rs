@@ -198,6 +198,6 @@ fn the_controller_chooses_to_pull_for_incast_on_networks_that_trim_and_to_push_o
 /// asking for it.
 #[test]
 fn a_scheduled_flow_cannot_be_asked_for() {
-    let rate = Delivery::Rate { receivers: 1, deadline: None };
+    let rate = Delivery::Rate { receivers: 1, deadline: None, terms: None };
     assert_eq!(delivery(&mut bench(&[500]), wish(1, Some(rate), false)), Delivery::Push);
 }

@@ -61,7 +61,8 @@ fn signalled(
     nodes: u8,
     signalling: SignallingMode,
 ) -> Bench {
-    let network = Some(NetworkSpec { fabric, hosts, switches, trees: None, framing: None, signalling });
+    let (trees, framing, computes_rates) = (None, None, false);
+    let network = Some(NetworkSpec { fabric, hosts, switches, trees, framing, signalling, computes_rates });
     let mut bench =
         Bench::with(ControllerConfig { network, ..ControllerConfig::default() }).holders([SOURCE]);
     for n in 2..=nodes {
@@ -98,6 +99,8 @@ impl Bench {
             of: 0,
             class: Class::Bulk,
             wish: self.wish,
+            precedence: None,
+            deadline: None,
         };
         self.say_at(ASKER, Control::Controller(ToController::Cast(cast)));
         for n in receivers {
@@ -449,6 +452,8 @@ fn whoever_insists_on_trees_has_them_or_is_told_why_not() {
         of: 0,
         class: Class::Bulk,
         wish: CastWish::Trees,
+        precedence: None,
+        deadline: None,
     };
     let refused = |bench: &mut Bench, cast| {
         bench.say_at(ASKER, Control::Controller(ToController::Cast(cast)));

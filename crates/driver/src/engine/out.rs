@@ -17,15 +17,15 @@ impl Engine {
         let Engine { node, sockets, sources, fetches, paths, .. } = self;
         debug_assert!(!paths::is_control(path), "datagrams of a flow have a data path");
         let (mut symbol_size, mut symbol, mut coming, mut block) = (0, None, None, None);
-        if let Body::Symbol(header) = &datagram.body {
+        if let Some(id) = datagram.body.symbol() {
             // A driver that is late finds several quanta due at once. They leave one behind the other.
             sockets.out.set_max_group(node.source_mut().quantum(datagram.flow));
             let Some((object, size)) = sources.cut_of(datagram.flow) else { return sockets.unsendable += 1 };
-            (symbol_size, symbol) = (size, Some(header.symbol));
-            block = sources.block(datagram.flow, header.symbol);
+            (symbol_size, symbol) = (size, Some(id));
+            block = sources.block(datagram.flow, id);
             if block.is_none() {
                 // It is passed on before its block is whole.
-                coming = fetches.symbol(object, size, header.symbol);
+                coming = fetches.symbol(object, size, id);
                 if coming.is_none() {
                     debug_assert!(false, "a symbol of a block that is not ready");
                     return sockets.unsendable += 1;

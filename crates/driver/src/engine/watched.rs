@@ -115,7 +115,8 @@ impl Endpoint for ReceiversHere {
     #[inline]
     fn handle(&mut self, now: Time, input: Input<ToFetch>) {
         if let Some((rng, probability)) = &mut self.lossy
-            && let Input::Packet(Packet { datagram: Datagram { body: Body::Symbol(_), .. }, .. }) = &input
+            && let Input::Packet(Packet { datagram: Datagram { body, .. }, .. }) = &input
+            && body.symbol().is_some()
             && rng.random_bool(*probability)
         {
             self.dropped += 1;

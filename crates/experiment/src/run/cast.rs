@@ -190,7 +190,7 @@ fn setup(scenario: &Scenario, cast: &CastText, seed: u64) -> Result<CastSetup, C
     let mut gets: Vec<GetAt> = cast.gets.iter().map(get).collect();
     gets.sort_by_key(|get| (get.at, get.host));
     let addresses = (0..hosts).map(|host| HostAddresses::One(cast::address(host).ip())).collect();
-    let knows_network = cast.knows_network || cast.wish == Wish::Trees;
+    let knows_network = cast.knows_network || matches!(cast.wish, Wish::Trees | Wish::Rates);
     let network = knows_network.then(|| NetworkSpec {
         fabric: scenario.fabric.clone(),
         hosts: addresses,
@@ -198,6 +198,7 @@ fn setup(scenario: &Scenario, cast: &CastText, seed: u64) -> Result<CastSetup, C
         trees: None,
         framing: Some(cast.framing),
         signalling: Default::default(),
+        computes_rates: scenario.grants_rates(),
     });
     if let Some(network) = &network {
         network.check().map_err(|error| packet::unsupported(error.to_string()))?;
@@ -224,7 +225,7 @@ fn setup(scenario: &Scenario, cast: &CastText, seed: u64) -> Result<CastSetup, C
         decode: cast.decode,
         overhead: cast.overhead,
         controller: ControllerConfig::default(),
-        multicast: cast.multicast || cast.wish == Wish::Multicast,
+        multicast: by_group(cast),
         network,
         framing: cast.framing,
         until: Time::ZERO + scenario.until.unwrap_or(cast.until),
@@ -238,9 +239,13 @@ fn racks(topology: &Topology) -> Vec<Option<u32>> {
     (0..topology.hosts().len() as u32).map(|host| topology.rack_of(HostId(host))).collect()
 }
 
+/// Whether the network carries what is sent to groups.
+fn by_group(cast: &CastText) -> bool {
+    cast.multicast || matches!(cast.wish, Wish::Multicast | Wish::Rates)
+}
+
 fn check(hosts: u32, cast: &CastText, receivers: &[u32]) -> Result<(), CastError> {
-    let by_group = cast.multicast || cast.wish == Wish::Multicast;
-    if by_group && receivers.len() > MOST_MEMBERS {
+    if by_group(cast) && receivers.len() > MOST_MEMBERS {
         return Err(CastError::Group(receivers.len()));
     }
     cast.plan(hosts)?;

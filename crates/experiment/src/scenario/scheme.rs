@@ -125,7 +125,7 @@ impl Scheme {
         match self {
             Scheme::Ppush { .. } => Some(Delivery::Push),
             Scheme::Scdp => Some(Delivery::Pull { initial_window: 1 }),
-            Scheme::Pam => Some(Delivery::Rate { receivers: 1, deadline: None }),
+            Scheme::Pam => Some(Delivery::Rate { receivers: 1, deadline: None, terms: None }),
             Scheme::Datacast => Some(Delivery::Trees { credit: 1 }),
             _ => None,
         }

@@ -100,6 +100,8 @@ pub enum Wish {
     Multicast,
     /// Down trees of a network that is known.
     Trees,
+    /// By a group's address, at the rates that the ports of a network grant that is known.
+    Rates,
 }
 
 /// A host that gets the object by itself.
@@ -164,6 +166,7 @@ impl From<Wish> for CastWish {
             Wish::Unicast => CastWish::Unicast,
             Wish::Multicast => CastWish::Multicast,
             Wish::Trees => CastWish::Trees,
+            Wish::Rates => CastWish::Rates,
         }
     }
 }

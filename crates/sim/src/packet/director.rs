@@ -247,6 +247,7 @@ mod tests {
                 delivery,
                 trims: false,
                 passes_on: false,
+                deadline: None,
             };
             director.handle(
                 Time::ZERO,

@@ -276,7 +276,7 @@ impl CodedSetup {
             }
             (Delivery::Rate { .. }, _) => {
                 let receivers = u16::try_from(plan.further.len() + 1).unwrap_or(u16::MAX);
-                Delivery::Rate { receivers, deadline: plan.deadline }
+                Delivery::Rate { receivers, deadline: plan.deadline, terms: None }
             }
             (delivery, _) => delivery,
         }

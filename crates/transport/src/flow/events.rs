@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 
 use headwater_units::{BlockIndex, Bytes, FlowId, FlowKey, ObjectId, TaskId};
-use headwater_wire::Class;
+use headwater_wire::{Class, WhyUnscheduled};
 use serde::{Deserialize, Serialize};
 
 /// Events of a source, for the driver.
@@ -49,6 +49,16 @@ pub enum WhyFallback {
     Loss,
     /// A queue on the way to a receiver does not drain.
     StandingQueue,
+}
+
+impl WhyFallback {
+    /// In the words of the wire.
+    pub fn to_wire(self) -> WhyUnscheduled {
+        match self {
+            WhyFallback::Loss => WhyUnscheduled::Loss,
+            WhyFallback::StandingQueue => WhyUnscheduled::StandingQueue,
+        }
+    }
 }
 
 /// A flow that a source has opened.

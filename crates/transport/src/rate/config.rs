@@ -2,6 +2,7 @@
 
 use headwater_policy::pam::{Late, Order, Ranking};
 use headwater_units::{BitRate, Bytes, Duration};
+use headwater_wire::{Precedence, RateTerms, TransferOrder};
 use serde::{Deserialize, Serialize};
 
 use crate::flow::paths::Unanswered;
@@ -78,6 +79,20 @@ pub struct FallbackConfig {
     pub jitter: Duration,
 }
 
+/// A precedence as [`headwater_policy`] has it.
+fn ranking(precedence: Precedence) -> Ranking {
+    Ranking {
+        order: match precedence.order {
+            TransferOrder::SmallestRemaining => Order::SmallestRemaining,
+            TransferOrder::EarliestDeadline => Order::EarliestDeadline,
+            TransferOrder::FirstCome => Order::FirstCome,
+            TransferOrder::Fair => Order::Fair,
+            TransferOrder::Stated(rank) => Order::Stated(rank),
+        },
+        late: if precedence.drops_late { Late::Dropped } else { Late::RanksLast },
+    }
+}
+
 impl Default for RateSourceConfig {
     fn default() -> Self {
         RateSourceConfig {
@@ -121,6 +136,12 @@ impl Default for FallbackConfig {
 }
 
 impl RateSourceConfig {
+    /// For a transfer of which the controller says this, if it says anything.
+    pub(super) fn under(self, terms: Option<RateTerms>) -> Self {
+        let Some(RateTerms { precedence, link, .. }) = terms else { return self };
+        RateSourceConfig { ranking: ranking(precedence), link: link.unwrap_or(self.link), ..self }
+    }
+
     /// That of the paper's simulations (PAM §V): nobody forges addresses, and all switches are known to compute rates.
     pub fn data_centre(link: BitRate) -> Self {
         RateSourceConfig { link, validates_paths: false, fallback: None, ..RateSourceConfig::default() }

@@ -78,6 +78,13 @@ impl Members {
         offers.min().unwrap_or(BitRate::ZERO)
     }
 
+    /// The receiver that offers least, and how much, once all have offered something.
+    pub(super) fn least(&self) -> Option<(FlowId, BitRate)> {
+        let offers: Option<Vec<_>> =
+            self.attached.iter().map(|member| Some((member.flow, member.offer?))).collect();
+        offers?.into_iter().min_by_key(|(_, offer)| *offer)
+    }
+
     /// The longest round trip to any of them, as far as they are known.
     pub(super) fn round_trip(&self) -> Option<Duration> {
         self.attached.iter().filter_map(|member| member.rtt.smoothed()).max()

@@ -11,7 +11,8 @@
 use headwater_machine::{Output, Packet};
 use headwater_units::{BlockIndex, Bytes, FlowId, Geometry, Packets, PathId, Symbols, Time};
 use headwater_wire::{
-    Body, Class, Delivery, FlowRole, Missing, Push, RateFeedback, SCHEDULED_OVERHEAD, TransferEnd,
+    Body, Class, Delivery, FlowRole, Missing, Push, RateFeedback, RateTerms, SCHEDULED_OVERHEAD, TransferEnd,
+    TransferReport,
 };
 
 use super::members::Members;
@@ -86,6 +87,7 @@ impl RateFlow {
         geometry: Geometry,
         shared: &mut Shared,
     ) -> Self {
+        let config = config.under(terms_of(&push));
         let reach = Reach::new(config.validates_paths, config.retell);
         let role = match &push.role {
             &FlowRole::Member { group } => Role::Attached { group, answered: 0 },
@@ -125,6 +127,12 @@ impl RateFlow {
             Role::Sends(transfer) | Role::Detached { transfer, .. } => Some(transfer),
             Role::Attached { .. } => None,
         }
+    }
+
+    /// How its transfer does, for a controller that knows the network; nothing is sent by the flow of one that gets what its group gets.
+    pub(crate) fn report(&self, now: Time) -> Option<TransferReport> {
+        terms_of(&self.push)?;
+        self.transfer().map(|transfer| transfer.report(now, self.push.flow))
     }
 
     // ---- what receivers say
@@ -410,6 +418,14 @@ fn packet_of(push: &Push) -> Bytes {
     Bytes::new(u64::from(push.symbol_size) + SCHEDULED_OVERHEAD as u64)
 }
 
+/// What the controller says of it.
+fn terms_of(push: &Push) -> Option<RateTerms> {
+    match push.delivery {
+        Delivery::Rate { terms, .. } => terms,
+        _ => None,
+    }
+}
+
 fn plan_of(push: &Push, opened: Time) -> Plan {
     let deadline = match push.delivery {
         Delivery::Rate { deadline, .. } => deadline,
@@ -417,7 +433,7 @@ fn plan_of(push: &Push, opened: Time) -> Plan {
     };
     Plan {
         symbol_size: push.symbol_size,
-        packet: packet_of(push),
+        packet: packet_of(push) + Bytes::new(terms_of(push).map_or(0, |terms| terms.around).into()),
         deadline: deadline.map(|within| opened + within),
         round_trip: push.start.map(|start| start.rtt),
         first_number: 0,

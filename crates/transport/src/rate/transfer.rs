@@ -18,7 +18,7 @@ use headwater_policy::pam::{self, Late, Standing};
 use headwater_units::{BitRate, BlockIndex, Bytes, Duration, FlowId, Rank, SymbolId, Time};
 use headwater_wire::{
     Body, Missing, RateFeedback, RateProbe, RateUnit, RoundTrip, ScheduledFin, ScheduledSymbol, Scheduling,
-    TransferEnd,
+    TransferEnd, TransferReport,
 };
 
 use super::members::Members;
@@ -59,6 +59,8 @@ pub(super) struct Transfer {
     /// Probes since anybody answered, or since there was something to send.
     doublings: u32,
     stage: Stage,
+    /// Since when it has waited for an offer, or else since it last began to.
+    paused_since: Time,
     /// When silent receivers are looked for.
     look_at: Time,
     rank: Rank,
@@ -124,6 +126,7 @@ impl Transfer {
             probe_at: now,
             doublings: 0,
             stage: Stage::Paused,
+            paused_since: now,
             look_at: now + config.detach_after,
             rank: Rank::LAST,
             counts: Counts::default(),
@@ -136,6 +139,19 @@ impl Transfer {
         match self.stage {
             Stage::Sending | Stage::Early => self.rate,
             Stage::Paused | Stage::Ending { .. } => BitRate::ZERO,
+        }
+    }
+
+    /// How it does, for the controller.
+    pub(super) fn report(&self, now: Time, flow: FlowId) -> TransferReport {
+        let waits = self.stage == Stage::Paused && self.supply.left() > 0;
+        TransferReport {
+            flow,
+            rate: self.rate(),
+            rank: self.rank,
+            left: self.remaining(),
+            paused: waits.then(|| now.since(self.paused_since)),
+            least: self.members.least(),
         }
     }
 
@@ -221,6 +237,7 @@ impl Transfer {
             (Stage::Sending | Stage::Early, false) => {
                 // At once, so that the switches know: the probe gives the share back.
                 self.stage = Stage::Paused;
+                self.paused_since = now;
                 self.doublings = 0;
                 self.probe_at = now;
             }

@@ -1,7 +1,9 @@
 //! Groups of receivers, whose members have flows of their own: what a member says to its group, and what becomes of a group's members.
 
-use headwater_units::{FlowId, Time};
-use headwater_wire::{Body, Refusal, ToController};
+use std::collections::BTreeMap;
+
+use headwater_units::{FlowId, PathId, Time};
+use headwater_wire::{Body, MAX_FLOWS, Refusal, ToController, TransferReport};
 
 use super::{Source, SourceEvent};
 use crate::WhyFallback;
@@ -35,7 +37,24 @@ impl Source {
     fn fall_back(&mut self, flow: FlowId, why: WhyFallback) {
         self.event(SourceEvent::FellBack { flow, why });
         if let Some(controller) = self.flows.get(&flow).map(|held| held.controller) {
-            self.refuse(controller, flow, Refusal::Unscheduled);
+            self.refuse(controller, flow, Refusal::Unscheduled(why.to_wire()));
+        }
+    }
+
+    /// Tells controllers how scheduled transfers do.
+    pub(super) fn report_transfers(&mut self, now: Time) {
+        let mut by_controller: BTreeMap<PathId, Vec<TransferReport>> = BTreeMap::new();
+        for held in self.flows.values() {
+            if let Flow::Rate(flow) = &held.flow
+                && let Some(report) = flow.report(now)
+            {
+                by_controller.entry(held.controller).or_default().push(report);
+            }
+        }
+        for (path, reports) in by_controller {
+            for transfers in reports.chunks(MAX_FLOWS) {
+                self.tell(path, ToController::Transfers { transfers: transfers.to_vec() });
+            }
         }
     }
 

@@ -120,6 +120,7 @@ impl TaskSession {
             delivery: config.delivery,
             trims: config.trims,
             passes_on: config.passes_on,
+            deadline: config.deadline,
         };
         TaskSession {
             controller: config.controller,

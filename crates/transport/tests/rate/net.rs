@@ -128,7 +128,7 @@ impl Setup {
     }
 
     fn delivery(&self) -> Delivery {
-        Delivery::Rate { receivers: self.receivers as u16, deadline: self.deadline }
+        Delivery::Rate { receivers: self.receivers as u16, deadline: self.deadline, terms: None }
     }
 }
 
@@ -436,7 +436,7 @@ impl Simulation for Net {
         let now = self.network.now();
         if let Body::Control(control) = packet.datagram.body {
             if let Control::Controller(said) = *control {
-                if let ToController::PushRefused { reason: Refusal::Unscheduled, .. } = said {
+                if let ToController::PushRefused { reason: Refusal::Unscheduled(_), .. } = said {
                     self.network.after(ms(1), Act::Call(Box::new(Net::pull_instead)));
                 }
                 self.told_controller.push(said);

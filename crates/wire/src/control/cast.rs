@@ -15,11 +15,12 @@
 use core::net::SocketAddr;
 use std::collections::BTreeMap;
 
-use headwater_units::{Bytes, Duration, FlowId, FlowKey, NodeId, ObjectId};
+use headwater_units::{BitRate, Bytes, Duration, FlowId, FlowKey, NodeId, ObjectId};
 use serde::{Deserialize, Serialize};
 
 use super::limits::{MAX_FLOWS, MAX_NAME, check};
 use super::node::{MAX_LABEL, MAX_LABELS, NodeInfo};
+use super::task::{Precedence, WhyUnscheduled};
 use crate::Class;
 
 /// A [`CastNews`] tells of at most so many receivers; the next one of others.
@@ -56,6 +57,10 @@ pub struct Cast {
     pub class: Class,
     /// How they are to travel.
     pub wish: CastWish,
+    /// How it stands to others, if that is said.
+    pub precedence: Option<Precedence>,
+    /// From the first time that it is asked for until all should have it, if it matters.
+    pub deadline: Option<Duration>,
 }
 
 /// A cast that goes on: nodes that join later and carry its labels are sent the object too, which a name may change.
@@ -81,6 +86,8 @@ pub enum CastWish {
     Overlay,
     /// Down the trees of the controller's network, or not at all.
     Trees,
+    /// By the group's address at the rate that switches compute, where the controller's network says that they do, or not at all.
+    Rates,
 }
 
 /// Controller to node: fetch this into your store.
@@ -263,6 +270,15 @@ pub enum CastRoute {
         /// So many racks have several of them: each part enters those once, and is handed on within.
         racks: u16,
     },
+    /// Each once, to a group, at the rate that switches compute (PAM).
+    Rates {
+        /// Its address.
+        at: SocketAddr,
+        /// So many receivers belong to it.
+        members: u16,
+        /// Of so many that were asked whether they hear it.
+        of: u16,
+    },
 }
 
 /// Where a receiver of a cast stands.
@@ -305,6 +321,21 @@ pub struct MemberNews {
     pub after: Duration,
 }
 
+/// How a cast at computed rates does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RateNews {
+    /// What its source sends at.
+    pub rate: BitRate,
+    /// The receiver whose path grants least, and how much.
+    pub least: Option<(NodeId, BitRate)>,
+    /// The source waits for an offer since so long.
+    pub paused: Option<Duration>,
+    /// A cast that goes before it and is being sent, if it waits: its number.
+    pub behind: Option<u64>,
+    /// From the cast's beginning until all will have it, at this rate.
+    pub finish: Option<Duration>,
+}
+
 /// Controller to whoever asked: how a cast does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CastNews {
@@ -339,6 +370,10 @@ pub struct CastNews {
     pub behind: Bytes,
     /// What became of its trees, the newest at most [`MAX_NEWS`].
     pub repairs: Vec<TreeRepair>,
+    /// How it does if it goes at computed rates.
+    pub rates: Option<RateNews>,
+    /// It was to go at computed rates, and does not for this reason.
+    pub unscheduled: Option<WhyUnscheduled>,
     /// Nothing more will happen, and all receivers have been told of.
     pub over: bool,
 }

@@ -1,6 +1,6 @@
 //! How a task is served, why it is not, and how it ended.
 
-use headwater_units::{Duration, NodeId};
+use headwater_units::{BitRate, Duration, NodeId, Rank};
 use serde::{Deserialize, Serialize};
 
 /// How the symbols of a task are spread over its sources.
@@ -45,7 +45,56 @@ pub enum Delivery {
         receivers: u16,
         /// From the order to send until the transfer should be complete, if it matters.
         deadline: Option<Duration>,
+        /// What a controller that knows the network says of it; if nothing, the source goes by its own settings.
+        terms: Option<RateTerms>,
     },
+}
+
+/// Who goes first among transfers (PAM Table I).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum TransferOrder {
+    /// The one with the smallest remaining size times number of receivers.
+    #[default]
+    SmallestRemaining,
+    /// The one whose deadline is next; those without a deadline, or that cannot meet it, go last.
+    EarliestDeadline,
+    /// The one that was asked for first.
+    FirstCome,
+    /// None before another.
+    Fair,
+    /// The one with the smallest stated number.
+    Stated(Rank),
+}
+
+/// How a transfer stands to others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Precedence {
+    /// Who goes first.
+    pub order: TransferOrder,
+    /// A transfer that cannot meet its deadline any more ends. Else it goes on.
+    pub drops_late: bool,
+}
+
+/// What a controller says of a transfer at computed rates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RateTerms {
+    /// How it stands to others.
+    pub precedence: Precedence,
+    /// Rate of the source's link, if it is known: more is never granted.
+    pub link: Option<BitRate>,
+    /// Bytes that links carry around a datagram above UDP: rates count them.
+    pub around: u16,
+}
+
+/// Why a transfer does not go, or goes no longer, at the rate that switches compute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum WhyUnscheduled {
+    /// Nobody has said that the network's switches compute rates.
+    NotStated,
+    /// A receiver lost too much of what was sent.
+    Loss,
+    /// A queue stood on the way to a receiver.
+    StandingQueue,
 }
 
 impl Delivery {
@@ -94,8 +143,8 @@ pub enum Refusal {
     NoNetwork,
     /// It is to go by trees, and its source or all receivers but one are not where the controller's network has a host.
     OffNetwork,
-    /// The flow was to be sent at the rate that switches compute, and they compute none as it seems. Said of a flow that runs.
-    Unscheduled,
+    /// It was to be sent at the rate that switches compute, and they compute none as it seems. Also said of a flow that runs.
+    Unscheduled(WhyUnscheduled),
     /// Nobody has a good copy: that of the last node that had one is spoiled. Also said of a task that is running.
     Spoiled {
         /// The node.

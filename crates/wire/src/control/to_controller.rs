@@ -4,7 +4,7 @@
 use core::net::SocketAddr;
 
 use headwater_units::{
-    BitRate, BlockIndex, Bytes, Duration, FlowId, NodeId, ObjectId, Packets, Symbols, TaskId, Theta,
+    BitRate, BlockIndex, Bytes, Duration, FlowId, NodeId, ObjectId, Packets, Rank, Symbols, TaskId, Theta,
 };
 use serde::{Deserialize, Serialize};
 
@@ -162,6 +162,13 @@ pub enum ToController {
         /// It begins, or ends.
         stands: bool,
     },
+
+    // ---- a source, of scheduled transfers
+    /// How the source's transfers at computed rates do.
+    Transfers {
+        /// All of them.
+        transfers: Vec<TransferReport>,
+    },
 }
 
 impl ToController {
@@ -186,6 +193,9 @@ impl ToController {
                     "a number that is none",
                 )?;
                 flows.iter().try_for_each(|f| weight(f.theta))
+            }
+            ToController::Transfers { transfers } => {
+                check(transfers.len() <= MAX_FLOWS, "too many transfers")
             }
             ToController::Cast(cast) => cast.within_bounds(),
             ToController::StandingCast { cast, .. } => cast.within_bounds(),
@@ -238,6 +248,8 @@ pub struct Request {
     pub trims: bool,
     /// It takes all of the object, and can pass on to other receivers what comes.
     pub passes_on: bool,
+    /// From the request until it should be complete, if it matters.
+    pub deadline: Option<Duration>,
 }
 
 /// What a receiver says of a flow, to the controller.
@@ -274,6 +286,23 @@ pub struct FlowReport {
     pub lost: Symbols,
     /// Whether the flow waits for its own disk or encoder rather than for the network.
     pub starved: bool,
+}
+
+/// What a source says of a transfer at computed rates, to the controller (PAM §III-A).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransferReport {
+    /// The flow, of a group or of one receiver.
+    pub flow: FlowId,
+    /// What it sends at; zero: it waits.
+    pub rate: BitRate,
+    /// Its position in line.
+    pub rank: Rank,
+    /// Bytes of symbols that are left to send.
+    pub left: Bytes,
+    /// It has waited for an offer for so long; `None`: it sends, or has nothing to send.
+    pub paused: Option<Duration>,
+    /// The flow of the receiver that offers least, and its offer, once all have offered something.
+    pub least: Option<(FlowId, BitRate)>,
 }
 
 /// Which congestion signal a flow goes by (docs/decisions/0001).

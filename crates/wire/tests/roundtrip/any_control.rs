@@ -30,6 +30,7 @@ pub(super) fn control() -> impl Strategy<Value = Control> {
                 delivery: (room % 2 == 0).then_some(Delivery::Pull { initial_window: room }),
                 trims: room % 3 == 0,
                 passes_on: room % 5 == 0,
+                deadline: (room % 7 == 0).then_some(Duration::from_nanos(request)),
             }))
         ),
         (any::<u64>(), any::<[u8; 32]>(), vec(grant, 0..5)).prop_map(|(n, object, flows)| {
@@ -105,6 +106,18 @@ pub(super) fn control() -> impl Strategy<Value = Control> {
     ]
 }
 
+/// How a transfer stands to others.
+fn precedence(n: u64) -> Precedence {
+    let order = match n % 5 {
+        0 => TransferOrder::SmallestRemaining,
+        1 => TransferOrder::EarliestDeadline,
+        2 => TransferOrder::FirstCome,
+        3 => TransferOrder::Fair,
+        _ => TransferOrder::Stated(Rank::of(n)),
+    };
+    Precedence { order, drops_late: n % 2 == 0 }
+}
+
 /// What is said about casts.
 fn cast() -> impl Strategy<Value = Control> {
     let secret = |n: u64, bytes: [u8; 32]| FlowSecret { flow: FlowId(n), key: FlowKey(bytes) };
@@ -139,6 +152,11 @@ fn cast() -> impl Strategy<Value = Control> {
             members: port / 2,
             of: port
         }),
+        any::<u16>().prop_map(|port| CastRoute::Rates {
+            at: ([239, 1, 2, 3], port).into(),
+            members: port / 2,
+            of: port
+        }),
         any::<u16>().prop_map(|of| CastRoute::Trees { trees: of / 3, members: of / 2, of, hops: of / 5 }),
     ];
     let repair = any::<u64>().prop_map(|n| TreeRepair {
@@ -161,12 +179,14 @@ fn cast() -> impl Strategy<Value = Control> {
                 of: if to.is_empty() { 0 } else { to.len() as u32 + 2 * first },
                 to,
                 class: Class::Bulk,
-                wish: if cast % 2 == 0 { CastWish::Overlay } else { CastWish::Trees }
+                wish: if cast % 2 == 0 { CastWish::Overlay } else { CastWish::Rates },
+                precedence: (cast % 3 == 0).then_some(precedence(cast)),
+                deadline: (cast % 5 == 0).then_some(Duration::from_nanos(cast)),
             }))
         ),
         (any::<u64>(), any::<bool>()).prop_map(|(cast, known)| Control::Node(ToNode::CastRefused {
             cast,
-            reason: if known { Refusal::OffNetwork } else { Refusal::NoNetwork },
+            reason: if known { Refusal::OffNetwork } else { Refusal::Unscheduled(WhyUnscheduled::NotStated) },
         })),
         (any::<u64>(), "[a-z0-9/.]{0,64}", any::<bool>()).prop_map(|(number, name, stands)| {
             let labels = [("zone".to_owned(), name.clone())].into_iter().take(usize::from(stands)).collect();
@@ -280,6 +300,18 @@ fn cast() -> impl Strategy<Value = Control> {
         )),
         any::<u64>().prop_map(|tree| Control::Node(ToNode::RemoveTree { tree: FlowId(tree) })),
         Just(Control::Controller(ToController::Leaving)),
+        vec(any::<u64>(), 0..=MAX_FLOWS).prop_map(|flows| {
+            let report = |n: u64| TransferReport {
+                flow: FlowId(n),
+                rate: BitRate::new(n / 2),
+                rank: Rank::of(n),
+                left: Bytes::new(n / 3),
+                paused: (n % 2 == 0).then_some(Duration::from_nanos(n)),
+                least: (n % 3 == 0).then_some((FlowId(!n), BitRate::new(n / 5))),
+            };
+            let transfers = flows.into_iter().map(report).collect();
+            Control::Controller(ToController::Transfers { transfers })
+        }),
         (any::<u64>(), bytes(), route, vec(member, 0..=MAX_NEWS), vec(repair, 0..3)).prop_map(
             |(n, bytes, route, members, repairs)| {
                 Control::Node(ToNode::Casting(Box::new(CastNews {
@@ -298,6 +330,14 @@ fn cast() -> impl Strategy<Value = Control> {
                     failed: 3,
                     behind: Bytes::new(n / 3),
                     repairs,
+                    rates: (n % 2 == 1).then(|| RateNews {
+                        rate: BitRate::new(n),
+                        least: (n % 3 == 0).then_some((NodeId(bytes), BitRate::new(n / 2))),
+                        paused: (n % 5 == 0).then_some(Duration::from_nanos(n)),
+                        behind: (n % 7 == 0).then_some(!n),
+                        finish: (n % 11 == 0).then_some(Duration::from_nanos(n / 3)),
+                    }),
+                    unscheduled: (n % 13 == 0).then_some(WhyUnscheduled::StandingQueue),
                     over: n % 2 == 0,
                 })))
             }

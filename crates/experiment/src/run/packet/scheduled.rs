@@ -20,7 +20,7 @@ pub(super) fn setup(scenario: &Scenario) -> Result<CodedSetup, RunError> {
     let spec = &scenario.transport;
     let mut setup = CodedSetup {
         source: spec.scheduled_source_config(scenario.packet.data),
-        delivery: Delivery::Rate { receivers: 1, deadline: None },
+        delivery: Delivery::Rate { receivers: 1, deadline: None, terms: None },
         controller: ControllerConfig::default(),
         rates: Some(spec.rate_receiver_config()),
         pull: None,

@@ -24,6 +24,8 @@ impl World {
             of: 0,
             class: Class::Bulk,
             wish: self.setup.wish,
+            precedence: None,
+            deadline: None,
         };
         for part in cast.into_parts() {
             self.transit.say(self.now, ASKER, CONTROLLER, ToController::Cast(part).into());

@@ -263,7 +263,7 @@ impl Host {
 
     /// A datagram as bytes, if it has the key of its flow. What a symbol carries is all zeros.
     pub fn in_bytes(&mut self, datagram: &Datagram) -> Option<Vec<u8>> {
-        let payload = if matches!(datagram.body, Body::Symbol(_)) { self.symbol_size } else { 0 };
+        let payload = if datagram.body.symbol().is_some() { self.symbol_size } else { 0 };
         let mut bytes = vec![0; datagram.len(payload)];
         let key = match self.node.tree_key(datagram.flow) {
             Some(key) => key,
@@ -307,7 +307,7 @@ impl Host {
     /// The network has brought a packet; `wrong`: what it carries is not the symbol that it names.
     #[inline]
     pub fn on_packet(&mut self, now: Time, from: SocketAddr, packet: Packet, wrong: bool) {
-        let payload = if matches!(packet.datagram.body, Body::Symbol(_)) { self.symbol_size } else { 0 };
+        let payload = if packet.datagram.body.symbol().is_some() { self.symbol_size } else { 0 };
         let bytes = packet.datagram.len(payload);
         let parcel = |datagram: &Datagram| Passed { datagram: datagram.clone(), payload, wrong };
         self.wrong = wrong;
@@ -430,18 +430,17 @@ impl Host {
     /// The length of what a datagram of the source carries, which must be here.
     #[inline]
     fn payload_of(&self, datagram: &Datagram) -> u16 {
-        let Body::Symbol(header) = &datagram.body else { return 0 };
+        let Some(symbol) = datagram.body.symbol() else { return 0 };
         let &(shelf, symbol_size) =
             self.flows.get(&datagram.flow).expect("a source names symbols of its flows");
-        assert!(self.has(&self.shelves.0[shelf], header.symbol), "{:?} is sent and not here", header.symbol);
+        assert!(self.has(&self.shelves.0[shelf], symbol), "{symbol:?} is sent and not here");
         symbol_size
     }
 
     /// Whether a symbol that is passed on as it came has come with wrong bytes.
     #[inline]
     fn is_wrong(&self, datagram: &Datagram) -> bool {
-        let Body::Symbol(header) = &datagram.body else { return false };
-        let SymbolId { block, esi } = header.symbol;
+        let Some(SymbolId { block, esi }) = datagram.body.symbol() else { return false };
         let Some((shelf, _)) = self.flows.get(&datagram.flow) else { return false };
         let shelf = &self.shelves.0[*shelf];
         let open = || self.fetches.get(&shelf.fetch?)?.open.get(&block);

@@ -33,15 +33,12 @@ pub(super) struct Replays {
 impl Misconduct {
     /// Whether the bytes of a symbol are to be wrong.
     pub(super) fn spoils(&self, body: &Body, chance: &mut ChaCha8Rng) -> bool {
-        self.symbols > 0.0 && matches!(body, Body::Symbol(_)) && chance.random_bool(self.symbols)
+        self.symbols > 0.0 && body.symbol().is_some() && chance.random_bool(self.symbols)
     }
 
     /// Makes a receiver's feedback say what is not so. What no receiver can say is left as it is.
     pub(super) fn forge(&self, datagram: &mut Datagram, chance: &mut ChaCha8Rng) {
-        if self.feedback == 0.0
-            || matches!(datagram.body, Body::Symbol(_))
-            || !chance.random_bool(self.feedback)
-        {
+        if self.feedback == 0.0 || datagram.body.symbol().is_some() || !chance.random_bool(self.feedback) {
             return;
         }
         let mut forged = datagram.clone();
