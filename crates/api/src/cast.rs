@@ -16,8 +16,8 @@ use std::time::Instant;
 
 use headwater_units::{Bytes, Duration, NodeId, PathId};
 use headwater_wire::{
-    self as wire, CastNews, CastRoute, Class, MemberNews, MemberStanding, Refusal, ToController, ToNode,
-    TreeRepair,
+    self as wire, AtRates, CastNews, CastRoute, Class, MemberNews, MemberStanding, Refusal, ToController,
+    ToNode, TreeRepair, Urgency,
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -106,11 +106,10 @@ impl Asker<'_> {
             of: 0,
             class: if cast.gentle { Class::Gentle } else { Class::Bulk },
             wish: cast.wish,
-            precedence: cast.precedence,
-            deadline: cast.deadline,
         };
         let seen = Seen::new(&self.report);
-        let mut asking = Asking { host, path, wanted, heard: &mut self.heard, seen, watch };
+        let mut asking =
+            Asking { host, path, wanted, urgency: cast.urgency, heard: &mut self.heard, seen, watch };
         let limit = timeout.map_or(std::time::Duration::MAX, Into::into);
         match tokio::time::timeout(limit, asking.run(cast, controller, shutdown)).await {
             Ok(result) => result,
@@ -127,6 +126,7 @@ struct Asking<'a> {
     host: &'a Host,
     path: PathId,
     wanted: wire::Cast,
+    urgency: Option<Urgency>,
     heard: &'a mut UnboundedReceiver<(PathId, ToNode)>,
     seen: Seen,
     watch: &'a mut dyn Watch,
@@ -135,7 +135,11 @@ struct Asking<'a> {
 impl Asking<'_> {
     fn ask(&self) {
         for part in self.wanted.clone().into_parts() {
-            self.host.say(self.path, ToController::Cast(part));
+            let asked = match self.urgency {
+                None => ToController::Cast(part),
+                Some(urgency) => ToController::UrgentCast(part, urgency),
+            };
+            self.host.say(self.path, asked);
         }
     }
 
@@ -192,6 +196,9 @@ impl Asking<'_> {
                     if over {
                         return Ok(self.seen.result(&cast.what).judged(cast));
                     }
+                }
+                ToNode::CastAtRates { cast, how } if cast == self.wanted.cast => {
+                    self.seen.at_rates = Some(how)
                 }
                 ToNode::CastRefused { cast: refused_cast, reason } if refused_cast == self.wanted.cast => {
                     return Err(refused(reason, &cast.what, &self.seen));
@@ -269,13 +276,14 @@ pub(super) struct Seen {
     nodes: BTreeMap<NodeId, (String, String)>,
     newest: Option<CastNews>,
     members: BTreeMap<NodeId, MemberNews>,
+    at_rates: Option<AtRates>,
 }
 
 impl Seen {
     fn new(report: &StatusReport) -> Self {
         let nodes =
             report.nodes.iter().map(|node| (node.id, (node.listen.clone(), node.name.clone()))).collect();
-        Seen { nodes, newest: None, members: BTreeMap::new() }
+        Seen { nodes, newest: None, members: BTreeMap::new(), at_rates: None }
     }
 
     /// True if that was the last word.
@@ -297,7 +305,10 @@ impl Seen {
 
     /// Why it goes no longer at computed rates, if it did.
     fn unscheduled(&self) -> Option<String> {
-        self.newest.as_ref()?.unscheduled.map(unscheduled_in_words)
+        match self.at_rates? {
+            AtRates::Left(why) => Some(unscheduled_in_words(why)),
+            AtRates::Goes(_) => None,
+        }
     }
 
     fn how_far(&self) -> String {
@@ -490,8 +501,6 @@ mod tests {
             failed: 0,
             behind: Bytes::new(250),
             repairs: Vec::new(),
-            rates: None,
-            unscheduled: None,
             over,
         }
     }

@@ -21,7 +21,7 @@ use headwater_store::manifest::{self, Manifest};
 use headwater_transport::push::receiver::{ReceiverConfig, ReceiverStats};
 use headwater_transport::tree::TreeReceiverConfig;
 use headwater_units::{BlockIndex, BlockLayout, Bytes, NodeId, ObjectId, PathId, Theta};
-use headwater_wire::{Class, Delivery};
+use headwater_wire::{Class, Delivery, Precedence, TransferOrder, Urgency};
 
 use super::drain::Draining;
 use super::fetch::{Arrivals, Destination, Fetch, Fetched, Follower, Here};
@@ -406,7 +406,10 @@ impl<'a> Job<'a> {
         config.passes_on = self.passes_on;
         config.spread = options.spread;
         config.max_sources = options.max_sources;
-        config.deadline = options.deadline;
+        config.urgency = options.deadline.map(|within| Urgency {
+            precedence: Precedence { order: TransferOrder::EarliestDeadline, drops_late: false },
+            deadline: Some(within),
+        });
         config.limit = options.common.limit;
         config.busy_patience = Some(options.common.patience);
         config.receive_window = host.node().receive_window(config.room);

@@ -47,6 +47,7 @@ use headwater_transport::flow::paths::Unanswered;
 use headwater_transport::pull::queue::PullConfig;
 use headwater_transport::push::wfcc::LossResponse;
 use headwater_transport::push::yielding::YieldingConfig;
+use headwater_transport::rate::RateSourceConfig;
 use headwater_transport::receiver::HostReceiverConfig;
 use headwater_udp::Multicast;
 use headwater_units::{BitRate, Bytes, Duration};
@@ -96,6 +97,7 @@ pub(crate) fn data_config(common: &Common, bind: SocketAddr) -> Result<NodeConfi
     source.limit = common.limit;
     source.gentle = common.gentle;
     // Experiments go by the constants that they state.
+    source.rate = RateSourceConfig { unanswered: Unanswered::Times(3), ..RateSourceConfig::on_hosts() };
     source.push.yielding = common.experiments.tuning.is_none().then(YieldingConfig::default);
     let rate = &mut source.trees.rate;
     rate.most = common.uplink.unwrap_or(ANY_RATE);

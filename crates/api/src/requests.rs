@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use headwater_units::{BitRate, Bytes, Duration, ObjectId};
-use headwater_wire::{CastWish, Delivery, Precedence, SpreadRule};
+use headwater_wire::{CastWish, Delivery, SpreadRule, Urgency};
 
 /// An object to be fetched ([`crate::Node::get`]).
 ///
@@ -227,10 +227,8 @@ pub struct Cast {
     pub to: Receivers,
     /// Route to use; by default the best one that the network allows.
     pub wish: CastWish,
-    /// How it stands to other casts, if that matters.
-    pub precedence: Option<Precedence>,
-    /// From the request until all receivers should have it, if that matters; not of a rollout.
-    pub deadline: Option<Duration>,
+    /// How much it matters beside other casts, if that is said; the deadline is none of a rollout.
+    pub urgency: Option<Urgency>,
     /// Gives way to everything else.
     pub gentle: bool,
     /// Maximum time, after which it is given up; what came by then stays. Of a rollout: for all waves and pauses.
@@ -274,9 +272,8 @@ impl Wave {
 impl Cast {
     /// To these nodes, the best route that the network allows.
     pub fn new(what: impl Into<String>, to: Receivers) -> Self {
-        let (wish, gentle) = (CastWish::Best, false);
-        let (precedence, deadline, timeout, rollout) = (None, None, None, None);
-        Cast { what: what.into(), to, wish, precedence, deadline, gentle, timeout, rollout }
+        let (wish, gentle, urgency, timeout, rollout) = (CastWish::Best, false, None, None, None);
+        Cast { what: what.into(), to, wish, urgency, gentle, timeout, rollout }
     }
 
     /// By this route, or not at all.

@@ -390,6 +390,24 @@ fn second(before: &Status, now: &Status) -> serde_json::Value {
     json!({ "type": "second", "run": now.run, "seconds": now.seconds, "links": links, "lateness": now.lateness })
 }
 
+/// What ports grant to scheduled transfers, if they do.
+fn granted(status: &Status) -> String {
+    let mut table = Table::new(&["PORT OF", "CRITICAL", " ACTIVE", " AVAILABLE", " ALPHA"]);
+    let mut is_empty = true;
+    for link in status.links.iter().filter(|link| link.packets > 0) {
+        let Some(allocator) = &link.allocator else { continue };
+        is_empty = false;
+        table.row([
+            link.link.clone(),
+            allocator.critical.clone().unwrap_or_else(|| "-".to_owned()),
+            allocator.active.to_string(),
+            allocator.available.to_string(),
+            format!("{:.2}", allocator.alpha),
+        ]);
+    }
+    if is_empty { String::new() } else { table.render("  ") }
+}
+
 /// What has happened since the start.
 fn totals(status: &Status) -> String {
     let mut table = Table::new(&[
@@ -418,6 +436,7 @@ fn totals(status: &Status) -> String {
         ]);
     }
     let mut text = table.render("  ");
+    text += &granted(status);
     let _ = writeln!(
         text,
         "  {} packets sent, {} copied for groups, {} received, {} dropped, {} lost, {} twice, {} held back, {} without a route",

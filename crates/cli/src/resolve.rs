@@ -298,8 +298,7 @@ impl Settings {
                 Via::Unicast => CastWish::Unicast,
                 Via::Rates => CastWish::Rates,
             },
-            precedence: args.standing.precedence(),
-            deadline: args.standing.deadline,
+            urgency: args.standing.urgency(),
             gentle: common.gentle,
             timeout: self.values.timeout,
             ..wanted(&args.what, &args.whom)?

@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 
 use headwater_units::{Duration, FlowId, NodeId, PathId, Symbols, Time};
 use headwater_wire::{
-    Cast as Wanted, Fetched, MemberStanding, Refusal, Request, Signalled, ToNode, TransferReport,
+    Cast as Wanted, Fetched, MemberStanding, Refusal, Request, Signalled, ToNode, TransferReport, Urgency,
 };
 
 pub(crate) use self::cast::Cast;
@@ -111,7 +111,13 @@ impl Casts {
     // ---- whoever asks
 
     /// Somebody asks for a cast, perhaps once more. `nodes_may_come`: after a restart, so that nobody is given up at once.
-    pub(crate) fn ask(&mut self, below: &mut Below<'_>, path: PathId, wanted: Wanted, nodes_may_come: bool) {
+    pub(crate) fn ask(
+        &mut self,
+        below: &mut Below<'_>,
+        path: PathId,
+        (wanted, urgency): (Wanted, Option<Urgency>),
+        nodes_may_come: bool,
+    ) {
         let number = wanted.cast;
         let Some(by) = below.catalog.peer_at(path) else {
             below.turn.stats.strangers += 1;
@@ -134,7 +140,7 @@ impl Casts {
             });
         }
         let begun = match self.whole(below, path, wanted) {
-            Ok(Some(wanted)) => self.begin(below, (Some(path), by), wanted, nodes_may_come),
+            Ok(Some(wanted)) => self.begin(below, (Some(path), by), (wanted, urgency), nodes_may_come),
             // Those that follow say the rest.
             Ok(None) => return,
             Err(reason) => Err(reason),
@@ -150,7 +156,7 @@ impl Casts {
 
     /// Nodes that have come lack what a standing cast is to supply them with: nobody waits for the answer.
     pub(crate) fn supply(&mut self, below: &mut Below<'_>, by: NodeId, wanted: Wanted, nodes_may_come: bool) {
-        match self.begin(below, (None, by), wanted, nodes_may_come) {
+        match self.begin(below, (None, by), (wanted, None), nodes_may_come) {
             Ok(cast) => self.accept(below, cast),
             // They are served when they come again.
             Err(_) => below.turn.stats.casts_refused += 1,

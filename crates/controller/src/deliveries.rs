@@ -12,7 +12,7 @@ mod upkeep;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use headwater_units::{FlowId, NodeId, ObjectId, TaskId, Theta, Time};
-use headwater_wire::{Outcome, Start, ToSource};
+use headwater_wire::{Outcome, Start, ToSource, Urgency};
 
 pub(crate) use self::requests::{Progress, TreesGiven};
 
@@ -240,6 +240,14 @@ impl Deliveries {
     }
 
     // ---- tasks
+
+    /// It was said how much a task matters beside others, when it was asked for or its cast was.
+    pub(crate) fn put_in_line(&mut self, id: TaskId, begun: Time, urgency: Urgency) {
+        if let Some(task) = self.tasks.get_mut(id) {
+            task.urgency = Some((begun, urgency));
+            self.agenda.plan = true;
+        }
+    }
 
     /// Takes over a task from before a restart; its sources have yet to come back.
     pub(crate) fn restore(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, mut record: TaskRecord) {

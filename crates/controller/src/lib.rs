@@ -49,7 +49,8 @@ use std::collections::VecDeque;
 use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_units::{NodeId, ObjectId, PathId, Time};
 use headwater_wire::{
-    Body, Claim, ClaimRule, Control, Datagram, Naming, NodeInfo, Request, Spoiled, ToController, ToNode,
+    Body, Cast, Claim, ClaimRule, Control, Datagram, Naming, NodeInfo, Request, Spoiled, ToController,
+    ToNode, Urgency,
 };
 
 pub use self::commands::{
@@ -192,7 +193,10 @@ impl Controller {
                 true => self.hello(now, path, info),
                 false => turn.stats.strangers += 1,
             },
-            ToController::Request(request) => self.request(now, path, request),
+            ToController::Request(request) => self.request(now, path, (request, None)),
+            ToController::UrgentRequest(request, urgency) => {
+                self.request(now, path, (request, Some(urgency)));
+            }
             ToController::Feedback { task, first_undecoded, needed, flows_version, flows, held_up } => {
                 let said = Progress { first_undecoded, needed, held_up, version: flows_version, flows };
                 deliveries.feedback(turn, catalog, path, task, said);
@@ -204,14 +208,8 @@ impl Controller {
                 }
             }
             ToController::Fin { task, outcome } => deliveries.fin(turn, catalog, path, task, outcome),
-            ToController::Cast(cast) => {
-                if !self.casts.is_known(cast.cast) && self.recovery.is_early(now, catalog, &cast.name) {
-                    return self.recovery.hold_back(path, cast.name.clone(), ToController::Cast(cast));
-                }
-                let nodes_may_come = self.recovery.awaits_nodes(now);
-                let (casts, below) = &mut self.casts(now);
-                casts.ask(below, path, cast, nodes_may_come);
-            }
+            ToController::Cast(cast) => self.cast(now, path, (cast, None)),
+            ToController::UrgentCast(cast, urgency) => self.cast(now, path, (cast, Some(urgency))),
             ToController::StopCast { cast } => {
                 let (casts, below) = &mut self.casts(now);
                 casts.stop(below, path, cast);
@@ -344,7 +342,22 @@ impl Controller {
         None
     }
 
-    fn request(&mut self, now: Time, path: PathId, request: Request) {
+    /// Somebody wants nodes to have an object.
+    fn cast(&mut self, now: Time, path: PathId, (cast, urgency): (Cast, Option<Urgency>)) {
+        if !self.casts.is_known(cast.cast) && self.recovery.is_early(now, &self.catalog, &cast.name) {
+            let name = cast.name.clone();
+            let again = match urgency {
+                None => ToController::Cast(cast),
+                Some(urgency) => ToController::UrgentCast(cast, urgency),
+            };
+            return self.recovery.hold_back(path, name, again);
+        }
+        let nodes_may_come = self.recovery.awaits_nodes(now);
+        let (casts, below) = &mut self.casts(now);
+        casts.ask(below, path, (cast, urgency), nodes_may_come);
+    }
+
+    fn request(&mut self, now: Time, path: PathId, (request, urgency): (Request, Option<Urgency>)) {
         let Controller { catalog, deliveries, swarms, casts, recovery, desk, .. } = self;
         let turn = &mut desk.turn(now);
         let (receiver, number) = (request.receiver, request.request);
@@ -364,11 +377,19 @@ impl Controller {
             return casts.asked_by_receiver(below, path, request);
         }
         if recovery.is_early(now, catalog, &request.name) {
-            return recovery.hold_back(path, request.name.clone(), ToController::Request(request));
+            let name = request.name.clone();
+            let again = match urgency {
+                None => ToController::Request(request),
+                Some(urgency) => ToController::UrgentRequest(request, urgency),
+            };
+            return recovery.hold_back(path, name, again);
         }
         let (request, place) = deliveries.joins(now, catalog, turn.config, request);
         turn.stats.overlays_joined += u64::from(place.is_some());
         let id = deliveries.answer(turn, catalog, path, &request, place);
+        if let Some((id, urgency)) = id.zip(urgency) {
+            deliveries.put_in_line(id, now, urgency);
+        }
         let begun = id.and_then(|id| deliveries.tasks().get(id)).map(|task| task.facts.object);
         if let Some(object) = begun {
             swarms.watch(turn, catalog, deliveries, object);

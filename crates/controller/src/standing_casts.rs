@@ -103,17 +103,7 @@ impl StandingCasts {
                 let name = standing.name.clone();
                 casts.push((
                     *owner,
-                    Cast {
-                        cast,
-                        name,
-                        to,
-                        first: 0,
-                        of,
-                        class: Class::Bulk,
-                        wish: CastWish::Best,
-                        precedence: None,
-                        deadline: None,
-                    },
+                    Cast { cast, name, to, first: 0, of, class: Class::Bulk, wish: CastWish::Best },
                 ));
             }
         }

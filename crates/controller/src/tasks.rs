@@ -7,7 +7,7 @@ use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, FlowId, Geometry, NodeId, ObjectId, PathId, Symbols, TaskId, Theta,
     Time,
 };
-use headwater_wire::{Delivery, FlowGrant, FlowReport, FlowSecret, FlowView, Request, Start};
+use headwater_wire::{Delivery, FlowGrant, FlowReport, FlowSecret, FlowView, Request, Start, Urgency};
 
 use crate::retry::Retry;
 use crate::turn::Draws;
@@ -118,6 +118,8 @@ pub(crate) struct Task {
     pub(crate) anew: Option<u32>,
     /// Its receiver can pass on what comes, and leaves it to us how it comes.
     pub(crate) passes_on: bool,
+    /// How much it matters beside others, and when that was asked for. A restarted controller does not know it any more.
+    pub(crate) urgency: Option<(Time, Urgency)>,
     /// Sources that failed it lately, and until when they are not chosen again.
     pub(crate) barred: BTreeMap<NodeId, Time>,
     /// Classes that some source has sent symbols of.
@@ -172,6 +174,7 @@ impl Task {
             list: None,
             anew: None,
             passes_on: false,
+            urgency: None,
             barred: BTreeMap::new(),
             classes_used: BTreeSet::new(),
         }

@@ -211,7 +211,7 @@ fn cast_view(now: Time, cast: &Cast) -> CastView {
         failed: (of - open - done) as u64,
         to_group: cast.to_group,
         age: now.since(cast.begun),
-        deadline: cast.deadline,
+        deadline: cast.urgency.and_then(|urgency| urgency.deadline),
         rates: cast.rate_news(now),
         unscheduled: cast.unscheduled,
     }

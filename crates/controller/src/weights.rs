@@ -7,10 +7,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use headwater_fabric::{Attachment, Fabric, LinkId, Path, PointId};
+use headwater_policy::pam::{self, Late, Order, Ranking, Standing};
 use headwater_policy::theta::{Bounds, theta_ceiling};
 use headwater_policy::{Coflow, Demand, PathedFlow, Policy};
-use headwater_units::{BitRate, Bytes, Duration, FlowId, NodeId, Theta, Time};
-use headwater_wire::{Class, SYMBOL_OVERHEAD};
+use headwater_units::{BitRate, Bytes, Duration, FlowId, NodeId, Rank, Theta, Time};
+use headwater_wire::{Class, SYMBOL_OVERHEAD, TransferOrder, Urgency};
 
 use crate::ControllerConfig;
 use crate::catalog::Catalog;
@@ -108,7 +109,7 @@ impl Planner {
             demand.coflows.push(Coflow {
                 task: task.id(),
                 arrival: task.begun,
-                remaining: Some(ranked_size(task)),
+                remaining: Some(place_in_line(now, task)),
                 sent: task.facts.bytes - task.remaining().min(task.facts.bytes),
                 flows,
             });
@@ -241,11 +242,39 @@ impl WindowedMax {
     }
 }
 
-/// What Algorithm 1 sorts by: the remaining size, but background tasks come behind all others.
-fn ranked_size(task: &Task) -> Bytes {
-    match task.facts.class {
-        Class::Gentle => Bytes::new(u64::MAX / 2) + task.remaining().min(Bytes::new(u64::MAX / 2)),
-        _ => task.remaining(),
+/// What Algorithm 1 sorts by: the remaining size; but tasks with a rank of their own come before all others, those that are to go before
+/// nobody behind them, and background tasks last of all.
+fn place_in_line(now: Time, task: &Task) -> Bytes {
+    const SIZES: u64 = Rank::LAST.get() as u64 + 1;
+    const BACKGROUND: u64 = u64::MAX / 2;
+    let size = task.remaining().get().min(BACKGROUND);
+    Bytes::new(match (task.facts.class, task.urgency.and_then(|urgency| rank(now, task, urgency))) {
+        (Class::Gentle, _) => BACKGROUND + size,
+        (_, None) => SIZES + size.min(BACKGROUND - SIZES - 2),
+        (_, Some(Rank::LAST)) => BACKGROUND - 1,
+        (_, Some(rank)) => rank.get().into(),
+    })
+}
+
+/// The rank of a task where no switch looks at ranks (PAM Table I); none where that is what its size says, and of one that is late.
+fn rank(now: Time, task: &Task, (begun, urgency): (Time, Urgency)) -> Option<Rank> {
+    let Urgency { precedence, deadline } = urgency;
+    let deadline = deadline.map(|within| begun + within);
+    let order = match precedence.order {
+        TransferOrder::SmallestRemaining => return None,
+        TransferOrder::EarliestDeadline if deadline.is_none_or(|at| now > at) => return None,
+        TransferOrder::EarliestDeadline => Order::EarliestDeadline,
+        TransferOrder::FirstCome => Order::FirstCome,
+        TransferOrder::Fair => Order::Fair,
+        TransferOrder::Stated(rank) => Order::Stated(rank),
+    };
+    let ranking = Ranking { order, late: Late::RanksLast };
+    // What its links carry is not known here: it is late when its time has passed.
+    let link = BitRate::new(u64::MAX);
+    let transfer = pam::Transfer { started: begun.since(Time::ZERO), deadline, receivers: 1, link };
+    match ranking.standing(now, &transfer, task.remaining()) {
+        Standing::Ranked(rank) => Some(rank),
+        Standing::Dropped => None,
     }
 }
 

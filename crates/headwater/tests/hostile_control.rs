@@ -159,7 +159,6 @@ impl Stranger {
             delivery: None,
             trims: false,
             passes_on: false,
-            deadline: None,
         })
     }
 }

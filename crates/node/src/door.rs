@@ -79,7 +79,8 @@ impl Peer {
                 | ToNode::NameStands(_)
                 | ToNode::Casting(_)
                 | ToNode::CastRefused { .. }
-                | ToNode::StandingCastChanged { .. } => self.as_(&[Role::Controller]),
+                | ToNode::StandingCastChanged { .. }
+                | ToNode::CastAtRates { .. } => self.as_(&[Role::Controller]),
             },
             Control::Source(order) => match order {
                 ToSource::Push(push) => match self.role {
@@ -114,7 +115,7 @@ impl Peer {
             | ToController::Unname { .. }
             | ToController::Leaving
             | ToController::Keeps => Ok(()),
-            ToController::Request(request) => {
+            ToController::Request(request) | ToController::UrgentRequest(request, _) => {
                 self.speaks_for(request.receiver)?;
                 self.as_(&[Role::Caller])
             }
@@ -133,6 +134,7 @@ impl Peer {
             | ToController::Silent { .. }
             | ToController::Signalled(_)
             | ToController::Cast(_)
+            | ToController::UrgentCast(..)
             | ToController::StopCast { .. }
             | ToController::StandingCast { .. }
             | ToController::Fetched(_) => self.as_(&[Role::Caller]),

@@ -24,16 +24,17 @@ use thiserror::Error;
 
 pub use address::resolve_address;
 pub use cast::{
-    Cast, CastNews, CastRoute, CastWish, FetchEnd, Fetched, FlowSecret, GroupInvitation, GroupQuestion,
-    Invitation, MAX_NAMED, MAX_NEWS, MAX_REASON, MemberNews, MemberStanding, RateNews, StandingCast,
-    TreeOrder, TreeRepair, WhyUnicast,
+    AtRates, Cast, CastNews, CastRoute, CastWish, FetchEnd, Fetched, FlowSecret, GroupInvitation,
+    GroupQuestion, Invitation, MAX_NAMED, MAX_NEWS, MAX_REASON, MemberNews, MemberStanding, RateNews,
+    StandingCast, TreeOrder, TreeRepair, WhyUnicast,
 };
 pub use limits::{MAX_FLOWS, MAX_NAME};
 pub use naming::{Claim, ClaimRule, NameStands, Naming};
 pub use node::{Holding, MAX_LABEL, MAX_LABELS, NodeInfo};
 pub use signal::{MAX_SIGNALLED, Signal, SignalBranch, Signalled, TreeUpdate, answer_key, answer_tags};
 pub use task::{
-    Delivery, Outcome, Precedence, RateTerms, Refusal, Spoiled, SpreadRule, TransferOrder, WhyUnscheduled,
+    Delivery, Outcome, Precedence, RateTerms, Refusal, Spoiled, SpreadRule, TransferOrder, Urgency,
+    WhyUnscheduled,
 };
 pub use to_controller::{FlowReport, FlowView, MarkSignal, Request, ToController, TransferReport};
 pub use to_node::ToNode;

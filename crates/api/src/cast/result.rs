@@ -67,7 +67,8 @@ pub struct CastResult {
 impl CastResult {
     /// The same, with what the asker thinks of it.
     pub(super) fn judged(self, asked: &Cast) -> Self {
-        let Some(deadline) = asked.deadline.map(Duration::as_secs_f64) else { return self };
+        let deadline = asked.urgency.and_then(|urgency| urgency.deadline);
+        let Some(deadline) = deadline.map(Duration::as_secs_f64) else { return self };
         let in_time = |it: &CastReceiver| it.state == "had" || it.state == "done" && it.seconds <= deadline;
         let met = self.receivers.iter().all(in_time);
         CastResult { deadline_seconds: Some(deadline), deadline_met: Some(met), ..self }

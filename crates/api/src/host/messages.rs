@@ -146,7 +146,10 @@ impl Host {
                 }
             }
             Control::Node(
-                word @ (ToNode::Casting(_) | ToNode::CastRefused { .. } | ToNode::StandingCastChanged { .. }),
+                word @ (ToNode::Casting(_)
+                | ToNode::CastRefused { .. }
+                | ToNode::StandingCastChanged { .. }
+                | ToNode::CastAtRates { .. }),
             ) => {
                 for to in &self.state().on_casts {
                     let _ = to.send((path, word.clone()));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clap::Args;
 use headwater_api::Receivers;
 use headwater_units::{BitRate, Duration};
-use headwater_wire::{Precedence, TransferOrder};
+use headwater_wire::{Precedence, TransferOrder, Urgency};
 
 use super::flags::{ControllerFlag, TimeoutFlag};
 use crate::settings::Layer;
@@ -103,13 +103,14 @@ pub(crate) struct StandingFlags {
 
 impl StandingFlags {
     /// What is said of it, if anything is.
-    pub(crate) fn precedence(&self) -> Option<Precedence> {
+    pub(crate) fn urgency(&self) -> Option<Urgency> {
         let order = match (self.policy, self.deadline) {
             (Some(Policy(order)), _) => order,
             (None, Some(_)) => TransferOrder::EarliestDeadline,
             (None, None) => return None,
         };
-        Some(Precedence { order, drops_late: self.drop_late })
+        let precedence = Precedence { order, drops_late: self.drop_late };
+        Some(Urgency { precedence, deadline: self.deadline })
     }
 }
 

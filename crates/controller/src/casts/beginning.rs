@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_units::{Bytes, NodeId, PathId};
 use headwater_wire::{
-    Cast as Wanted, CastWish, MAX_FLOWS, MemberStanding, Refusal, WhyUnicast, WhyUnscheduled,
+    Cast as Wanted, CastWish, MAX_FLOWS, MemberStanding, Refusal, Urgency, WhyUnicast, WhyUnscheduled,
 };
 
 use super::by_rates;
@@ -22,7 +22,7 @@ impl Casts {
         &self,
         below: &mut Below<'_>,
         (asker, asked_by): (Option<PathId>, NodeId),
-        wanted: Wanted,
+        (wanted, urgency): (Wanted, Option<Urgency>),
         nodes_may_come: bool,
     ) -> Result<Cast, Refusal> {
         let (now, config, catalog) = (below.turn.now, below.turn.config, below.catalog);
@@ -55,8 +55,7 @@ impl Casts {
             begun: now,
             stage: Stage::Gathering { until: now + config.cast_gather },
             wish: wanted.wish,
-            precedence: wanted.precedence,
-            deadline: wanted.deadline,
+            urgency,
             unscheduled: None,
             behind: None,
             route: Route::Overlay(None),

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 
 use headwater_units::{NodeId, Rank, Time};
 use headwater_wire::{
-    Delivery, MemberStanding, Precedence, RateNews, RateTerms, Start, TransferOrder, TransferReport,
-    WhyUnicast, WhyUnscheduled,
+    AtRates, Delivery, MemberStanding, Precedence, RateNews, RateTerms, Start, TransferOrder, TransferReport,
+    Urgency, WhyUnicast, WhyUnscheduled,
 };
 
 use super::Below;
@@ -54,7 +54,8 @@ pub(super) fn put_in_line(casts: &mut BTreeMap<u64, Cast>) {
 impl Cast {
     /// Which transport brings it to so many receivers at computed rates.
     pub(super) fn delivery_by_rates(&self, below: &Below<'_>, receivers: usize) -> Delivery {
-        let Precedence { order, drops_late } = self.precedence.unwrap_or_default();
+        let Urgency { precedence: Precedence { order, drops_late }, deadline } =
+            self.urgency.unwrap_or_default();
         let order = match order {
             // The clocks of sources have nothing to do with each other.
             TransferOrder::FirstCome => {
@@ -73,7 +74,7 @@ impl Cast {
         };
         Delivery::Rate {
             receivers: u16::try_from(receivers).unwrap_or(u16::MAX),
-            deadline: self.deadline.map(|all| all.saturating_sub(below.turn.now.since(self.begun))),
+            deadline: deadline.map(|all| all.saturating_sub(below.turn.now.since(self.begun))),
             terms: Some(terms),
         }
     }
@@ -121,6 +122,12 @@ impl Cast {
         })
     }
 
+    /// What whoever asked is told of that, if it went so.
+    pub(super) fn at_rates(&self, now: Time) -> Option<AtRates> {
+        let left = self.unscheduled.map(AtRates::Left);
+        left.or_else(|| self.rate_news(now).map(AtRates::Goes))
+    }
+
     /// The source has found that no switch computes its rate: it opens a pulled group for the same receivers. Nobody falls back twice.
     pub(super) fn fall_back(&mut self, below: &mut Below<'_>, why: WhyUnscheduled) -> bool {
         let Route::Multicast(Multicast::Open(group)) = &self.route else { return false };
@@ -158,8 +165,8 @@ impl Cast {
 
     /// When receivers that do not have it by then are given up, if that was wished for.
     pub(super) fn drops_at(&self) -> Option<Time> {
-        let deadline = self.deadline.filter(|_| self.precedence.is_some_and(|it| it.drops_late));
-        deadline.map(|deadline| self.begun + deadline)
+        let drops = self.urgency.filter(|urgency| urgency.precedence.drops_late);
+        drops.and_then(|urgency| Some(self.begun + urgency.deadline?))
     }
 
     /// Gives up receivers whose deadline has passed, where that was wished for.

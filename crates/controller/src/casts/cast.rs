@@ -3,10 +3,10 @@
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
-use headwater_units::{Bytes, Duration, FlowId, NodeId, ObjectId, PathId, Symbols, Time};
+use headwater_units::{Bytes, FlowId, NodeId, ObjectId, PathId, Symbols, Time};
 use headwater_wire::{
     CastRoute, CastWish, Class, Delivery, FlowSecret, GroupInvitation, Invitation, MemberStanding,
-    Precedence, TransferReport, WhyUnicast, WhyUnscheduled,
+    TransferReport, Urgency, WhyUnicast, WhyUnscheduled,
 };
 
 use super::member::Member;
@@ -30,10 +30,8 @@ pub(crate) struct Cast {
     pub(crate) begun: Time,
     pub(super) stage: Stage,
     pub(super) wish: CastWish,
-    /// How it stands to others, if that was said.
-    pub(super) precedence: Option<Precedence>,
-    /// From its beginning until all should have it, if it matters.
-    pub(crate) deadline: Option<Duration>,
+    /// How much it matters beside others, if that was said.
+    pub(crate) urgency: Option<Urgency>,
     /// It does not go at computed rates although it should have.
     pub(crate) unscheduled: Option<WhyUnscheduled>,
     /// The cast that goes before it and is being sent, while its own source waits.

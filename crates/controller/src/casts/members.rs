@@ -106,6 +106,9 @@ impl Cast {
             }
         });
         deliveries.call(id, &self.name);
+        if let Some(urgency) = self.urgency {
+            deliveries.put_in_line(id, self.begun, urgency);
+        }
         below.swarms.watch(&mut below.turn, catalog, deliveries, self.object);
     }
 

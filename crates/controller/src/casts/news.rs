@@ -35,7 +35,6 @@ impl Cast {
         let given: Vec<(NodeId, Bytes)> =
             others.map(|(node, bytes)| (*node, *bytes)).take(MAX_NEWS).collect();
         let route = self.route();
-        let rates = self.rate_news(now);
         let repairs = self.trees().map_or_else(Vec::new, InstalledTrees::repairs);
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let (of, done, open) = (self.members.len(), self.members.done(), self.members.open());
@@ -57,8 +56,6 @@ impl Cast {
                 failed: count(of - open - done),
                 behind: behind.unwrap_or(whole),
                 repairs: repairs.clone(),
-                rates: rates.clone(),
-                unscheduled: self.unscheduled,
                 over: false,
             })
             .collect();

@@ -84,6 +84,9 @@ impl Cast {
         }
         self.news_at = now + self.news_every(below.turn.config);
         if let Some(asker) = self.asker {
+            if let Some(how) = self.at_rates(now) {
+                below.turn.answer(asker, ToNode::CastAtRates { cast: self.number, how });
+            }
             let news = self.news(now, below.deliveries.tasks(), over);
             news.into_iter().for_each(|news| below.turn.answer(asker, ToNode::Casting(Box::new(news))));
         }

@@ -26,8 +26,6 @@ fn wanted(number: u64) -> Cast {
         of: 0,
         class: Class::Bulk,
         wish: CastWish::Best,
-        precedence: None,
-        deadline: None,
     }
 }
 

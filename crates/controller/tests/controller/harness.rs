@@ -13,7 +13,7 @@ use headwater_units::{
 };
 use headwater_wire::{
     Body, CastWish, Class, Control, Delivery, Ecn, FlowGrant, FlowReport, FlowView, Holding, MarkSignal,
-    NodeInfo, Push, Request, SpreadRule, ToController, ToReceiver, ToSource,
+    NodeInfo, Push, Request, SpreadRule, ToController, ToReceiver, ToSource, Urgency,
 };
 
 pub(crate) fn node(n: u8) -> NodeId {
@@ -55,7 +55,6 @@ pub(crate) fn request(receiver: u8, request: u64, name: &str) -> Request {
         delivery: Some(Delivery::Push),
         trims: false,
         passes_on: false,
-        deadline: None,
     }
 }
 
@@ -236,6 +235,15 @@ impl Bench {
 
     pub(crate) fn ask(&mut self, n: u8, request: Request) -> Accepted {
         self.say(n, ToController::Request(request));
+        self.begun(n)
+    }
+
+    pub(crate) fn ask_urgently(&mut self, n: u8, request: Request, urgency: Urgency) -> Accepted {
+        self.say(n, ToController::UrgentRequest(request, urgency));
+        self.begun(n)
+    }
+
+    fn begun(&mut self, n: u8) -> Accepted {
         let mut rest = Vec::new();
         let mut found = None;
         for control in self.heard(n) {

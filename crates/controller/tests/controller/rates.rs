@@ -5,9 +5,9 @@ use headwater_controller::{ControllerConfig, HostAddresses, NetworkSpec};
 use headwater_fabric::{BigSwitchSpec, FabricSpec, LinkDelay};
 use headwater_units::{BitRate, Bytes, Duration, FlowId, PathId, Rank};
 use headwater_wire::{
-    Cast, CastNews, CastRoute, CastWish, Class, Control, Delivery, FetchEnd, Fetched, FlowGrant, FlowRole,
-    MemberStanding, Precedence, Push, Refusal, SCHEDULED_OVERHEAD, ToController, ToNode, ToReceiver,
-    TransferOrder, TransferReport, WhyUnscheduled,
+    AtRates, Cast, CastNews, CastRoute, CastWish, Class, Control, Delivery, FetchEnd, Fetched, FlowGrant,
+    FlowRole, MemberStanding, Precedence, Push, Refusal, SCHEDULED_OVERHEAD, ToController, ToNode,
+    ToReceiver, TransferOrder, TransferReport, Urgency, WhyUnscheduled,
 };
 
 use crate::harness::{Bench, info, ms, node, request};
@@ -27,8 +27,6 @@ fn wanted(number: u64, wish: CastWish) -> Cast {
         of: 0,
         class: Class::Bulk,
         wish,
-        precedence: None,
-        deadline: None,
     }
 }
 
@@ -73,6 +71,19 @@ fn asked(bench: &mut Bench, cast: Cast) {
     bench.say_at(ASKER, Control::Controller(ToController::Cast(cast)));
 }
 
+/// A cast that matters like this.
+fn asked_urgently(
+    bench: &mut Bench,
+    order: TransferOrder,
+    deadline: Option<Duration>,
+    drops_late: bool,
+) -> Urgency {
+    let urgency = Urgency { precedence: Precedence { order, drops_late }, deadline };
+    let cast = wanted(1, CastWish::Rates);
+    bench.say_at(ASKER, Control::Controller(ToController::UrgentCast(cast, urgency)));
+    urgency
+}
+
 /// These follow the invitation and hear the group; the order to open it.
 fn opened(bench: &mut Bench, receivers: &[u8]) -> Push {
     let mut heard = Vec::new();
@@ -106,6 +117,11 @@ fn granted(bench: &mut Bench, n: u8) -> Option<(u32, Delivery, Vec<FlowGrant>)> 
 fn running(bench: Bench, cast: Cast, receivers: &[u8]) -> Running {
     let mut bench = bench;
     asked(&mut bench, cast);
+    set_out(bench, receivers)
+}
+
+/// A cast that was asked for is sent.
+fn set_out(mut bench: Bench, receivers: &[u8]) -> Running {
     let group = opened(&mut bench, receivers);
     bench.say(SOURCE, ToController::Pushing { flow: group.flow });
     bench.pushes(SOURCE);
@@ -127,6 +143,15 @@ fn news(bench: &mut Bench) -> CastNews {
         _ => None,
     });
     said.last().expect("news every 200 ms")
+}
+
+fn at_rates(bench: &mut Bench) -> AtRates {
+    bench.pass(ms(200));
+    let said = bench.sent.iter().rev().find_map(|(path, control)| match control {
+        Control::Node(ToNode::CastAtRates { how, .. }) if *path == ASKER => Some(*how),
+        _ => None,
+    });
+    said.expect("whoever asks is told")
 }
 
 fn refusal(bench: &Bench) -> Option<Refusal> {
@@ -201,23 +226,20 @@ fn one_receiver_is_a_group_too() {
 
 #[test]
 fn the_source_is_told_who_goes_first_and_how_long_it_has() {
-    let precedence = Some(Precedence { order: TransferOrder::EarliestDeadline, drops_late: true });
     let mut bench = on_a_switch(3, true);
     bench.pass(ms(5000));
-    let cast = Cast { precedence, deadline: Some(ms(10_000)), ..wanted(1, CastWish::Rates) };
-    asked(&mut bench, cast);
+    let urgency = asked_urgently(&mut bench, TransferOrder::EarliestDeadline, Some(ms(10_000)), true);
     bench.pass(ms(250));
     let Delivery::Rate { deadline, terms: Some(terms), .. } = opened(&mut bench, &[2, 3]).delivery else {
         panic!("it goes at computed rates");
     };
-    assert_eq!((deadline, terms.precedence), (Some(ms(9750)), precedence.unwrap()));
+    assert_eq!((deadline, terms.precedence), (Some(ms(9750)), urgency.precedence));
 
     // Who came first is for the controller to say: sources have clocks of their own.
     let first_come = |after: u64| {
         let mut bench = on_a_switch(3, true);
         bench.pass(ms(after));
-        let precedence = Some(Precedence { order: TransferOrder::FirstCome, drops_late: false });
-        asked(&mut bench, Cast { precedence, ..wanted(1, CastWish::Rates) });
+        asked_urgently(&mut bench, TransferOrder::FirstCome, None, false);
         match opened(&mut bench, &[2, 3]).delivery {
             Delivery::Rate { terms: Some(terms), .. } => terms.precedence.order,
             other => panic!("{other:?}"),
@@ -234,7 +256,7 @@ fn who_asks_hears_the_rate_and_whom_it_waits_for() {
     let least = Some((run.own[1].1, BitRate::new(5_000_000)));
     let said = TransferReport { least, ..report(run.group.flow, 8) };
     run.bench.say(SOURCE, ToController::Transfers { transfers: vec![said] });
-    let told = news(&mut run.bench).rates.expect("it goes at computed rates");
+    let AtRates::Goes(told) = at_rates(&mut run.bench) else { panic!("it goes at computed rates") };
     assert_eq!((told.rate, told.least), (said.rate, Some((node(3), BitRate::new(5_000_000)))));
     // A megabyte at a megabyte a second.
     let finish = told.finish.expect("it is being sent");
@@ -288,7 +310,7 @@ fn a_group_falls_back_to_pulls_once_and_its_members_go_on() {
     }
     let told = news(&mut bench);
     assert_eq!(told.route, CastRoute::Multicast { at: group.at[0], members: 3, of: 3 });
-    assert_eq!((told.unscheduled, told.rates), (Some(WhyUnscheduled::Loss), None));
+    assert_eq!(at_rates(&mut bench), AtRates::Left(WhyUnscheduled::Loss));
     assert_eq!(bench.controller.stats().casts_unscheduled, 1);
     // Said again, it is old news.
     bench.say(SOURCE, ToController::PushRefused { flow: group.flow, reason });
@@ -321,9 +343,9 @@ fn a_receiver_that_was_left_behind_falls_back_alone() {
 #[test]
 fn receivers_that_are_late_are_given_up_only_if_that_was_wished_for() {
     for drops_late in [true, false] {
-        let precedence = Some(Precedence { order: TransferOrder::EarliestDeadline, drops_late });
-        let cast = Cast { precedence, deadline: Some(ms(1000)), ..wanted(1, CastWish::Rates) };
-        let Running { mut bench, .. } = running(on_a_switch(3, true), cast, &[2, 3]);
+        let mut bench = on_a_switch(3, true);
+        asked_urgently(&mut bench, TransferOrder::EarliestDeadline, Some(ms(1000)), drops_late);
+        let Running { mut bench, .. } = set_out(bench, &[2, 3]);
         bench.pass(ms(700));
         assert_eq!(bench.view().tasks.len(), 2);
         bench.pass(ms(400));

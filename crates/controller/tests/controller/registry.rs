@@ -214,8 +214,6 @@ fn after_a_restart_an_unknown_name_waits_for_whoever_holds_it_to_come_back() {
         of: 0,
         class: Class::Bulk,
         wish: CastWish::Best,
-        precedence: None,
-        deadline: None,
     };
     bench.say_at(PathId(1000), Control::Controller(ToController::Cast(cast)));
     bench.lose_path(8);

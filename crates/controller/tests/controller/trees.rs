@@ -99,8 +99,6 @@ impl Bench {
             of: 0,
             class: Class::Bulk,
             wish: self.wish,
-            precedence: None,
-            deadline: None,
         };
         self.say_at(ASKER, Control::Controller(ToController::Cast(cast)));
         for n in receivers {
@@ -452,8 +450,6 @@ fn whoever_insists_on_trees_has_them_or_is_told_why_not() {
         of: 0,
         class: Class::Bulk,
         wish: CastWish::Trees,
-        precedence: None,
-        deadline: None,
     };
     let refused = |bench: &mut Bench, cast| {
         bench.say_at(ASKER, Control::Controller(ToController::Cast(cast)));

@@ -2,7 +2,7 @@
 
 use headwater_controller::ControllerConfig;
 use headwater_units::{BitRate, TaskId, Theta};
-use headwater_wire::{NodeInfo, Outcome, ToController};
+use headwater_wire::{NodeInfo, Outcome, Precedence, ToController, TransferOrder, Urgency};
 
 use crate::harness::{Accepted, Bench, delivering, holding, info, ms, report, request};
 
@@ -75,6 +75,44 @@ fn the_smallest_task_takes_what_a_stated_uplink_allows() {
     bench.pass(ms(20));
     bench.say(20, ToController::Fin { task: small.task, outcome: Outcome::Done });
     assert!((theta(&bench, tasks[0].task)[0] - 51.0).abs() < 1e-9);
+}
+
+/// Goal: where no switch looks at ranks, an urgent task has the token of its links whatever its size, until it is late.
+#[test]
+fn a_task_with_a_deadline_goes_before_smaller_ones_until_it_is_late() {
+    let mut bench = stated(ControllerConfig::default());
+    let tasks = start(&mut bench, &[(11, 100), (12, 200)]);
+    let precedence = Precedence { order: TransferOrder::EarliestDeadline, drops_late: false };
+    let urgent = |within| Urgency { precedence, deadline: Some(within) };
+    let late = bench.ask_urgently(13, request(13, 1, "object-1"), urgent(ms(2_000)));
+    let later = bench.ask_urgently(14, request(14, 1, "object-1"), urgent(ms(60_000)));
+    bench.confirm();
+    for flow in bench.flows() {
+        let rtt = Some(headwater_units::Duration::from_micros(1_100));
+        bench.say(1, report(flow.flow, flow.theta.get(), rtt));
+    }
+    let feedback = |bench: &mut Bench| {
+        for (receiver, task, needed) in [
+            (11, tasks[0].task, 100),
+            (12, tasks[1].task, 200),
+            (13, late.task, 5_000),
+            (14, later.task, 5_000),
+        ] {
+            bench.feedback(receiver, task, needed, 0, vec![]);
+        }
+    };
+    let thetas = |bench: &Bench| {
+        [late.task, later.task, tasks[0].task, tasks[1].task].map(|task| theta(bench, task)[0] > 1.0)
+    };
+    feedback(&mut bench);
+    bench.pass(ms(600));
+    assert_eq!(thetas(&bench), [true, false, false, false], "the one whose deadline is next");
+    feedback(&mut bench);
+    bench.pass(ms(2_000));
+    assert_eq!(thetas(&bench), [false, true, false, false], "what is late has no claim any more");
+    bench.say(14, ToController::Fin { task: later.task, outcome: Outcome::Done });
+    bench.pass(ms(20));
+    assert!(theta(&bench, tasks[0].task)[0] > 1.0, "then the smallest");
 }
 
 #[test]

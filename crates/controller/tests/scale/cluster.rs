@@ -132,17 +132,7 @@ impl Cluster {
     /// Somebody asks for a cast to all.
     pub(crate) fn cast(&mut self) {
         let (name, to) = ("model".to_owned(), Vec::new());
-        let cast = Cast {
-            cast: 1,
-            name,
-            to,
-            first: 0,
-            of: 0,
-            class: Class::Bulk,
-            wish: CastWish::Overlay,
-            precedence: None,
-            deadline: None,
-        };
+        let cast = Cast { cast: 1, name, to, first: 0, of: 0, class: Class::Bulk, wish: CastWish::Overlay };
         self.say(ASKER, ToController::Cast(cast));
     }
 
@@ -353,7 +343,6 @@ fn request(number: u32, request: u64, name: String) -> Request {
         delivery: None,
         trims: false,
         passes_on: true,
-        deadline: None,
     }
 }
 

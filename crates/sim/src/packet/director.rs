@@ -247,7 +247,6 @@ mod tests {
                 delivery,
                 trims: false,
                 passes_on: false,
-                deadline: None,
             };
             director.handle(
                 Time::ZERO,

@@ -45,7 +45,7 @@ use headwater_units::{Bytes, Duration};
 pub use control::{ControlSocket, Request, Runs};
 pub use error::EmulateError;
 pub use options::{HostFault, NetOptions};
-pub use status::{CaptureStatus, HostStatus, LinkStatus, Status, TimeStatus};
+pub use status::{AllocatorStatus, CaptureStatus, HostStatus, LinkStatus, Status, TimeStatus};
 
 pub use crate::soft_switch::Begin;
 

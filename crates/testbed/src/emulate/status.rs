@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use headwater_experiment::scenario::link_name;
 use headwater_fabric::LinkId;
-use headwater_units::Duration;
+use headwater_switch::AllocatorView;
+use headwater_units::{BitRate, Duration};
 use serde::{Deserialize, Serialize};
 
 use super::EmulatedNet;
@@ -82,7 +83,7 @@ pub struct HostStatus {
 }
 
 /// A link; what is counted is since the start.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkStatus {
     /// From and to, as in scenarios.
     pub link: String,
@@ -102,6 +103,36 @@ pub struct LinkStatus {
     pub trimmed: u64,
     /// Packets lost on the link.
     pub lost: u64,
+    /// What its port grants to scheduled transfers, if it grants rates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocator: Option<AllocatorStatus>,
+}
+
+/// What a port grants to scheduled transfers (PAM §III-C).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AllocatorStatus {
+    /// The critical transfer's flow, in hexadecimal digits; none has been offered everything if absent.
+    pub critical: Option<String>,
+    /// Transfers that count as active (PAM N).
+    pub active: u64,
+    /// What they may use together (PAM C(t)).
+    pub available: BitRate,
+    /// The factor by which that exceeds the room on the line (PAM α).
+    pub alpha: f64,
+    /// Packets of transfers beyond the table, which were not counted as active.
+    pub untracked: u64,
+}
+
+impl From<AllocatorView> for AllocatorStatus {
+    fn from(view: AllocatorView) -> AllocatorStatus {
+        AllocatorStatus {
+            critical: view.critical.map(|flow| format!("{:016x}", flow.0)),
+            active: view.active,
+            available: view.available,
+            alpha: view.alpha,
+            untracked: view.untracked,
+        }
+    }
 }
 
 /// How late frames were sent, in microseconds, and whether that is good enough.
@@ -152,6 +183,7 @@ impl Status {
             dropped: state.port.dropped,
             trimmed: state.port.trimmed,
             lost: state.lost,
+            allocator: state.allocator.map(AllocatorStatus::from),
         });
         let counts = &seen.counts;
         let reasons = NotForwarded::ALL.iter().zip(seen.not_forwarded).filter(|(_, count)| *count > 0);

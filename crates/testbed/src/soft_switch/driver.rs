@@ -22,7 +22,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
 
 use headwater_fabric::{HostId, LinkId, PointId, Routes, Topology};
-use headwater_switch::{Choice, LinkChange, PortConfig, PortStats, StoreConfig};
+use headwater_switch::{AllocatorView, Choice, LinkChange, PortConfig, PortStats, StoreConfig};
 use headwater_units::{BitRate, Bytes, Duration, Time};
 use thiserror::Error;
 
@@ -147,7 +147,7 @@ pub struct QueueSample {
 }
 
 /// A link at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LinkState {
     /// Frames in its queue, the one on the line included.
     pub queue: u64,
@@ -155,10 +155,12 @@ pub struct LinkState {
     pub port: PortStats,
     /// Frames that the link has lost behind its queue.
     pub lost: u64,
+    /// What its port grants to scheduled transfers, if it does.
+    pub allocator: Option<AllocatorView>,
 }
 
 /// Everything that is counted, at one moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     /// Since the start.
     pub at: Time,

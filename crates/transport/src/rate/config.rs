@@ -142,6 +142,14 @@ impl RateSourceConfig {
         RateSourceConfig { ranking: ranking(precedence), link: link.unwrap_or(self.link), ..self }
     }
 
+    /// Of hosts whose programs are woken some milliseconds late at times: round trips are no sign of a queue until they are longer by more
+    /// than that, and a rate so low that a symbol waits for longer than a wake-up may be late is asked about with probes.
+    pub fn on_hosts() -> Self {
+        let fallback = FallbackConfig { jitter: Duration::from_millis(20), ..FallbackConfig::default() };
+        let longest_gap = Duration::from_millis(50);
+        RateSourceConfig { fallback: Some(fallback), longest_gap, ..RateSourceConfig::default() }
+    }
+
     /// That of the paper's simulations (PAM §V): nobody forges addresses, and all switches are known to compute rates.
     pub fn data_centre(link: BitRate) -> Self {
         RateSourceConfig { link, validates_paths: false, fallback: None, ..RateSourceConfig::default() }

@@ -58,6 +58,7 @@ pub(crate) struct RateReceiver {
     trust: Trust,
     outbox: Outbox,
     rng: ChaCha12Rng,
+    /// When something useful came last, or a source said that it waits.
     last_useful: Time,
     over: bool,
     stats: SessionStats,
@@ -273,7 +274,10 @@ impl RateReceiver {
                 self.on_symbol(now, flow, &came, it);
             }
             Body::RateProbe(it) => {
-                self.on_scheduled(now, &came(it.number, true, it.scheduling, it.round_trip));
+                if self.on_scheduled(now, &came(it.number, true, it.scheduling, it.round_trip)) {
+                    // Its turn has not come, which may take longer than all patience with a source that is gone.
+                    self.last_useful = now;
+                }
             }
             Body::ScheduledFin(it) => self.on_fin(now, place, by_group, it.end),
             Body::Challenge { nonce } => {

@@ -1,7 +1,7 @@
 //! Configuration of a receiver.
 
 use headwater_units::{BitRate, Bytes, Duration, NodeId, PathId};
-use headwater_wire::{Class, Delivery, SpreadRule};
+use headwater_wire::{Class, Delivery, SpreadRule, Urgency};
 use serde::{Deserialize, Serialize};
 
 use crate::flow::rtt::RttConfig;
@@ -27,8 +27,8 @@ pub struct ReceiverConfig {
     pub trims: bool,
     /// It takes all of the object, and others may be served from what comes.
     pub passes_on: bool,
-    /// From the request until it should be complete, if it matters: the controller weighs its flows by that. None.
-    pub deadline: Option<Duration>,
+    /// How much it matters beside others: the controller weighs its flows by that. None.
+    pub urgency: Option<Urgency>,
     /// What a receiver that pulls needs to know besides; how many blocks are open and how long it waits is said here for both.
     pub pull: SessionConfig,
     /// Further configuration of a receiver of trees; the controller sets the credit.
@@ -98,7 +98,7 @@ impl ReceiverConfig {
             delivery: Some(Delivery::Push),
             trims: false,
             passes_on: false,
-            deadline: None,
+            urgency: None,
             pull: SessionConfig::default(),
             trees: TreeReceiverConfig::default(),
             rate: RateReceiverConfig::default(),

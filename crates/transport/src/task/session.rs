@@ -15,7 +15,9 @@ use headwater_machine::{Output, Packet};
 use headwater_units::{
     BlockIndex, Bytes, Duration, Geometry, NodeId, ObjectId, PathId, Symbols, TaskId, Time,
 };
-use headwater_wire::{Delivery, FlowGrant, FlowView, Outcome, Refusal, Request, ToController, ToReceiver};
+use headwater_wire::{
+    Delivery, FlowGrant, FlowView, Outcome, Refusal, Request, ToController, ToReceiver, Urgency,
+};
 
 use super::{FromFetch, ReceiverConfig, ReceiverFailure};
 
@@ -52,6 +54,7 @@ pub(crate) struct TaskSession {
     controller: PathId,
     /// What is asked for, in the words of the user.
     request: Request,
+    urgency: Option<Urgency>,
     retry: Duration,
     patience: Duration,
     /// Maximum wait for an answer.
@@ -120,11 +123,11 @@ impl TaskSession {
             delivery: config.delivery,
             trims: config.trims,
             passes_on: config.passes_on,
-            deadline: config.deadline,
         };
         TaskSession {
             controller: config.controller,
             request,
+            urgency: config.urgency,
             retry: config.retry,
             patience: config.patience,
             answer_patience: config.busy_patience.unwrap_or_default().max(config.patience),
@@ -307,7 +310,11 @@ impl TaskSession {
                 request.name = object.to_string();
             }
             self.say_left(outputs);
-            self.say(ToController::Request(request), outputs);
+            let asked = match self.urgency {
+                None => ToController::Request(request),
+                Some(urgency) => ToController::UrgentRequest(request, urgency),
+            };
+            self.say(asked, outputs);
         }
         Ok(())
     }

@@ -146,8 +146,7 @@ impl Net {
         let to: Vec<NodeId> = net.receivers().filter(|host| !net.hosts[*host].by_itself).map(node).collect();
         if !to.is_empty() {
             let (name, class, wish) = ("object".into(), Class::Bulk, CastWish::Best);
-            let cast =
-                Cast { cast: 1, name, to, first: 0, of: 0, class, wish, precedence: None, deadline: None };
+            let cast = Cast { cast: 1, name, to, first: 0, of: 0, class, wish };
             let opened = ControllerCommand::PathOpened { path: ASKER, node: NodeId([255; 32]) };
             net.tell(PLANS, Role::Controller(opened));
             net.hear(PLANS, Packet::control(ASKER, ToController::Cast(cast)));

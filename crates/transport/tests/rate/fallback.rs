@@ -3,7 +3,7 @@
 use headwater_testkit::Weather;
 use headwater_transport::WhyFallback;
 use headwater_transport::rate::FallbackConfig;
-use headwater_wire::Body;
+use headwater_wire::{Body, Scheduling};
 
 use crate::net::*;
 
@@ -53,6 +53,23 @@ fn a_network_that_computes_nothing_is_found_out_by_its_losses() {
     went_on_by_pulls(&mut net, WhyFallback::Loss);
     let last = net.symbols(GROUP).last().unwrap().at;
     assert!(last < at(ms(200)), "{last}");
+}
+
+/// Goal: whoever raises offers behind the switch costs the transfer its rates, and nobody else more than what it overruns until it is found
+/// out.
+#[test]
+fn offers_that_are_raised_behind_the_switch_end_in_a_fallback() {
+    let ports = Some(mbps(400));
+    let mut net = suspicious(Setup { ports, room: 2, ..Setup::group(2) }).net();
+    net.network.links[1].line = headwater_testkit::Line::Rate(mbps(500));
+    net.meddler = Box::new(|_, body| {
+        if let Some(it) = body.negotiated_mut() {
+            *it = Scheduling::new(it.unit(), it.rank(), it.rate(), mbps(1_000_000));
+        }
+        true
+    });
+    went_on_by_pulls(&mut net, WhyFallback::Loss);
+    assert!(net.rates().iter().all(|(_, rate)| *rate <= net.setup.link), "its own link bounds it");
 }
 
 /// Goal: a port that is a little too narrow, with a deep buffer, loses nothing; its queue stands.

@@ -133,6 +133,30 @@ fn strangers_are_not_heard() {
     let _ = receivers(mbps(1));
 }
 
+/// Goal: a receiver that says everything a thousand times costs its group neither rate nor symbols.
+#[test]
+fn a_storm_of_feedback_changes_nothing() {
+    let quiet = {
+        let mut net = Setup::group(3).net();
+        net.finish();
+        (net.symbols(GROUP).len(), net.network.now())
+    };
+    let mut net = Setup::group(3).net();
+    for nth in 0..20_000u64 {
+        net.call(us(300) + Duration::from_nanos(97 * nth), |net| {
+            let last = net.answers.iter().rev().find(|it| it.flow == flow(2)).map(|it| it.body.clone());
+            if let Some(body @ (Body::RateFeedback(_) | Body::Nack(_))) = last {
+                net.hear(0, Packet::of_flow(PathId(3), flow(2), Class::Control, body));
+            }
+        });
+    }
+    net.finish();
+    net.is_settled();
+    let (symbols, end) = (net.symbols(GROUP).len(), net.network.now());
+    assert!(symbols <= quiet.0 * 102 / 100, "{symbols} symbols, {} without", quiet.0);
+    assert!(end <= quiet.1 + ms(2), "{end}, {} without", quiet.1);
+}
+
 /// A path that is not proved gets little: the address may be a third party's.
 #[test]
 fn little_is_sent_to_an_address_that_has_not_answered() {

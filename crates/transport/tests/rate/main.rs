@@ -7,3 +7,4 @@ mod hostile;
 mod net;
 mod rates;
 mod repairs;
+mod terms;

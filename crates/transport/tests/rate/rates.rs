@@ -1,6 +1,6 @@
 //! One receiver, and the least of several offers (PAM §III-A).
 
-use headwater_units::BitRate;
+use headwater_units::{BitRate, Duration};
 use headwater_wire::Body;
 
 use crate::net::*;
@@ -98,6 +98,17 @@ fn a_paused_transfer_probes_once_in_an_interval_and_goes_on_when_something_is_le
 }
 
 /// PAM §III-A: I is set by the remaining size; every 100 MB another round trip.
+/// Goal: whoever waits for others to be done waits as long as that takes.
+#[test]
+fn a_receiver_waits_for_its_turn_longer_than_for_a_source_that_is_gone() {
+    let mut net = Setup { ports: Some(mbps(0)), ..Setup::group(2) }.net();
+    net.call(Duration::from_secs(45), |net| net.ports.fill(Some(mbps(800))));
+    net.run(Duration::from_secs(44));
+    assert!(net.receptions.iter().all(|it| it.finished.is_none()) && net.symbols(GROUP).is_empty());
+    net.run(Duration::from_secs(46));
+    assert!(net.receptions.iter().all(|it| it.done().is_some()));
+}
+
 #[test]
 fn a_long_transfer_probes_more_rarely() {
     let probes = |blocks| {

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::limits::{MAX_FLOWS, MAX_NAME, check};
 use super::node::{MAX_LABEL, MAX_LABELS, NodeInfo};
-use super::task::{Precedence, WhyUnscheduled};
+use super::task::WhyUnscheduled;
 use crate::Class;
 
 /// A [`CastNews`] tells of at most so many receivers; the next one of others.
@@ -57,10 +57,6 @@ pub struct Cast {
     pub class: Class,
     /// How they are to travel.
     pub wish: CastWish,
-    /// How it stands to others, if that is said.
-    pub precedence: Option<Precedence>,
-    /// From the first time that it is asked for until all should have it, if it matters.
-    pub deadline: Option<Duration>,
 }
 
 /// A cast that goes on: nodes that join later and carry its labels are sent the object too, which a name may change.
@@ -321,8 +317,17 @@ pub struct MemberNews {
     pub after: Duration,
 }
 
+/// Controller to whoever asked for a cast that goes at computed rates, or did: how it does. Said with [`CastNews`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AtRates {
+    /// It goes so.
+    Goes(RateNews),
+    /// It goes so no longer, for this reason.
+    Left(WhyUnscheduled),
+}
+
 /// How a cast at computed rates does.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateNews {
     /// What its source sends at.
     pub rate: BitRate,
@@ -370,10 +375,6 @@ pub struct CastNews {
     pub behind: Bytes,
     /// What became of its trees, the newest at most [`MAX_NEWS`].
     pub repairs: Vec<TreeRepair>,
-    /// How it does if it goes at computed rates.
-    pub rates: Option<RateNews>,
-    /// It was to go at computed rates, and does not for this reason.
-    pub unscheduled: Option<WhyUnscheduled>,
     /// Nothing more will happen, and all receivers have been told of.
     pub over: bool,
 }

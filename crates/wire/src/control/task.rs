@@ -75,6 +75,15 @@ pub struct Precedence {
     pub drops_late: bool,
 }
 
+/// How much a task or a cast matters beside others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Urgency {
+    /// How it stands to them.
+    pub precedence: Precedence,
+    /// From the first time that it is asked for until it should be complete, if it matters.
+    pub deadline: Option<Duration>,
+}
+
 /// What a controller says of a transfer at computed rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateTerms {

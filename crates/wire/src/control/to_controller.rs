@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::limits::{MAX_FLOWS, MAX_NAME, check, weight};
 use super::{
     Cast, Claim, Delivery, Fetched, Holding, Naming, NodeInfo, Outcome, Refusal, Signalled, Spoiled,
-    SpreadRule, StandingCast,
+    SpreadRule, StandingCast, Urgency,
 };
 use crate::Class;
 
@@ -169,6 +169,12 @@ pub enum ToController {
         /// All of them.
         transfers: Vec<TransferReport>,
     },
+
+    // ---- what matters beside others
+    /// As [`ToController::Request`], and how much it matters.
+    UrgentRequest(Request, Urgency),
+    /// As [`ToController::Cast`], and how much it matters.
+    UrgentCast(Cast, Urgency),
 }
 
 impl ToController {
@@ -184,7 +190,9 @@ impl ToController {
             ToController::Hold(h) => {
                 check(h.name.as_ref().is_none_or(|n| n.len() <= MAX_NAME), "too long a name")
             }
-            ToController::Request(r) => check(r.name.len() <= MAX_NAME, "too long a name"),
+            ToController::Request(r) | ToController::UrgentRequest(r, _) => {
+                check(r.name.len() <= MAX_NAME, "too long a name")
+            }
             ToController::Feedback { flows, .. } => check(flows.len() <= MAX_FLOWS, "too many flows"),
             ToController::Report { flows } => {
                 check(flows.len() <= MAX_FLOWS, "too many flows")?;
@@ -197,7 +205,7 @@ impl ToController {
             ToController::Transfers { transfers } => {
                 check(transfers.len() <= MAX_FLOWS, "too many transfers")
             }
-            ToController::Cast(cast) => cast.within_bounds(),
+            ToController::Cast(cast) | ToController::UrgentCast(cast, _) => cast.within_bounds(),
             ToController::StandingCast { cast, .. } => cast.within_bounds(),
             ToController::Fetched(fetched) => fetched.within_bounds(),
             ToController::Signalled(signalled) => signalled.within_bounds(),
@@ -248,8 +256,6 @@ pub struct Request {
     pub trims: bool,
     /// It takes all of the object, and can pass on to other receivers what comes.
     pub passes_on: bool,
-    /// From the request until it should be complete, if it matters.
-    pub deadline: Option<Duration>,
 }
 
 /// What a receiver says of a flow, to the controller.

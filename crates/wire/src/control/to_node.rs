@@ -6,7 +6,7 @@ use headwater_units::FlowId;
 use serde::{Deserialize, Serialize};
 
 use super::address::resolve_address;
-use super::{CastNews, GroupQuestion, Invitation, NameStands, Refusal, Signal, TreeOrder};
+use super::{AtRates, CastNews, GroupQuestion, Invitation, NameStands, Refusal, Signal, TreeOrder};
 
 /// A message to a node, or to whoever asked for a cast.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,6 +45,13 @@ pub enum ToNode {
         /// The number of the question.
         number: u64,
     },
+    /// How a cast does at computed rates that was asked for.
+    CastAtRates {
+        /// The cast.
+        cast: u64,
+        /// How it does.
+        how: AtRates,
+    },
 }
 
 impl ToNode {
@@ -63,7 +70,8 @@ impl ToNode {
             | ToNode::NameStands(_)
             | ToNode::Casting(_)
             | ToNode::CastRefused { .. }
-            | ToNode::StandingCastChanged { .. } => {}
+            | ToNode::StandingCastChanged { .. }
+            | ToNode::CastAtRates { .. } => {}
         }
     }
 
@@ -78,7 +86,8 @@ impl ToNode {
             ToNode::StopFetch { .. }
             | ToNode::RemoveTree { .. }
             | ToNode::CastRefused { .. }
-            | ToNode::StandingCastChanged { .. } => Ok(()),
+            | ToNode::StandingCastChanged { .. }
+            | ToNode::CastAtRates { .. } => Ok(()),
         }
     }
 }

@@ -19,19 +19,24 @@ pub(super) fn control() -> impl Strategy<Value = Control> {
         });
     prop_oneof![
         (any::<u64>(), "[a-z0-9/.]{0,64}", any::<[u8; 32]>(), any::<u16>(), any::<Option<u8>>()).prop_map(
-            |(request, name, node, room, max_sources)| Control::Controller(ToController::Request(Request {
-                request,
-                name,
-                receiver: NodeId(node),
-                room,
-                class: Class::Gentle,
-                spread: SpreadRule::Residue,
-                max_sources,
-                delivery: (room % 2 == 0).then_some(Delivery::Pull { initial_window: room }),
-                trims: room % 3 == 0,
-                passes_on: room % 5 == 0,
-                deadline: (room % 7 == 0).then_some(Duration::from_nanos(request)),
-            }))
+            |(number, name, node, room, max_sources)| {
+                let request = Request {
+                    request: number,
+                    name,
+                    receiver: NodeId(node),
+                    room,
+                    class: Class::Gentle,
+                    spread: SpreadRule::Residue,
+                    max_sources,
+                    delivery: (room % 2 == 0).then_some(Delivery::Pull { initial_window: room }),
+                    trims: room % 3 == 0,
+                    passes_on: room % 5 == 0,
+                };
+                Control::Controller(match number % 4 {
+                    0 => ToController::UrgentRequest(request, urgency(number)),
+                    _ => ToController::Request(request),
+                })
+            }
         ),
         (any::<u64>(), any::<[u8; 32]>(), vec(grant, 0..5)).prop_map(|(n, object, flows)| {
             Control::Receiver(ToReceiver::Accepted {
@@ -106,8 +111,8 @@ pub(super) fn control() -> impl Strategy<Value = Control> {
     ]
 }
 
-/// How a transfer stands to others.
-fn precedence(n: u64) -> Precedence {
+/// How much something matters.
+fn urgency(n: u64) -> Urgency {
     let order = match n % 5 {
         0 => TransferOrder::SmallestRemaining,
         1 => TransferOrder::EarliestDeadline,
@@ -115,7 +120,8 @@ fn precedence(n: u64) -> Precedence {
         3 => TransferOrder::Fair,
         _ => TransferOrder::Stated(Rank::of(n)),
     };
-    Precedence { order, drops_late: n % 2 == 0 }
+    let deadline = (n % 5 == 0).then_some(Duration::from_nanos(n));
+    Urgency { precedence: Precedence { order, drops_late: n % 2 == 0 }, deadline }
 }
 
 /// What is said about casts.
@@ -172,18 +178,36 @@ fn cast() -> impl Strategy<Value = Control> {
     });
     prop_oneof![
         (any::<u64>(), "[a-z0-9/.]{0,64}", vec(bytes().prop_map(NodeId), 0..=MAX_NAMED), 0..9_u32).prop_map(
-            |(cast, name, to, first)| Control::Controller(ToController::Cast(Cast {
-                cast,
-                name,
-                first: if to.is_empty() { 0 } else { first },
-                of: if to.is_empty() { 0 } else { to.len() as u32 + 2 * first },
-                to,
-                class: Class::Bulk,
-                wish: if cast % 2 == 0 { CastWish::Overlay } else { CastWish::Rates },
-                precedence: (cast % 3 == 0).then_some(precedence(cast)),
-                deadline: (cast % 5 == 0).then_some(Duration::from_nanos(cast)),
-            }))
+            |(number, name, to, first)| {
+                let cast = Cast {
+                    cast: number,
+                    name,
+                    first: if to.is_empty() { 0 } else { first },
+                    of: if to.is_empty() { 0 } else { to.len() as u32 + 2 * first },
+                    to,
+                    class: Class::Bulk,
+                    wish: if number % 2 == 0 { CastWish::Overlay } else { CastWish::Rates },
+                };
+                Control::Controller(match number % 3 {
+                    0 => ToController::Cast(cast),
+                    _ => ToController::UrgentCast(cast, urgency(number)),
+                })
+            }
         ),
+        (any::<u64>(), bytes()).prop_map(|(n, bytes)| {
+            let news = RateNews {
+                rate: BitRate::new(n),
+                least: (n % 3 == 0).then_some((NodeId(bytes), BitRate::new(n / 2))),
+                paused: (n % 5 == 0).then_some(Duration::from_nanos(n)),
+                behind: (n % 7 == 0).then_some(!n),
+                finish: (n % 11 == 0).then_some(Duration::from_nanos(n / 3)),
+            };
+            let how = match n % 13 {
+                0 => AtRates::Left(WhyUnscheduled::StandingQueue),
+                _ => AtRates::Goes(news),
+            };
+            Control::Node(ToNode::CastAtRates { cast: n, how })
+        }),
         (any::<u64>(), any::<bool>()).prop_map(|(cast, known)| Control::Node(ToNode::CastRefused {
             cast,
             reason: if known { Refusal::OffNetwork } else { Refusal::Unscheduled(WhyUnscheduled::NotStated) },
@@ -330,14 +354,6 @@ fn cast() -> impl Strategy<Value = Control> {
                     failed: 3,
                     behind: Bytes::new(n / 3),
                     repairs,
-                    rates: (n % 2 == 1).then(|| RateNews {
-                        rate: BitRate::new(n),
-                        least: (n % 3 == 0).then_some((NodeId(bytes), BitRate::new(n / 2))),
-                        paused: (n % 5 == 0).then_some(Duration::from_nanos(n)),
-                        behind: (n % 7 == 0).then_some(!n),
-                        finish: (n % 11 == 0).then_some(Duration::from_nanos(n / 3)),
-                    }),
-                    unscheduled: (n % 13 == 0).then_some(WhyUnscheduled::StandingQueue),
                     over: n % 2 == 0,
                 })))
             }

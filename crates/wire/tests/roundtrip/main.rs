@@ -228,10 +228,8 @@ fn an_unspecified_address_becomes_that_of_the_link() {
 fn the_longest_lists_of_casts_fit_one_message_each() {
     let to: Vec<NodeId> = (0..2_500_u32).map(|n| NodeId([n.to_be_bytes()[3]; 32])).collect();
     let name = "n".repeat(MAX_NAME);
-    let (class, wish, precedence) = (Class::Bulk, CastWish::Best, Some(Precedence::default()));
-    let deadline = Some(Duration::MAX);
-    let cast =
-        Cast { cast: u64::MAX, name, to: to.clone(), first: 0, of: 0, class, wish, precedence, deadline };
+    let (class, wish) = (Class::Bulk, CastWish::Best);
+    let cast = Cast { cast: u64::MAX, name, to: to.clone(), first: 0, of: 0, class, wish };
     let parts = cast.clone().into_parts();
     assert_eq!(
         parts.iter().map(|part| (part.first, part.of)).collect::<Vec<_>>(),
@@ -283,14 +281,6 @@ fn the_longest_lists_of_casts_fit_one_message_each() {
         failed: u32::MAX,
         behind: most,
         repairs: vec![repair; MAX_NEWS],
-        rates: Some(RateNews {
-            rate: BitRate::new(u64::MAX),
-            least: Some((node, BitRate::new(u64::MAX))),
-            paused: Some(after),
-            behind: Some(u64::MAX),
-            finish: Some(after),
-        }),
-        unscheduled: Some(WhyUnscheduled::StandingQueue),
         over: true,
     };
     let said = Control::Node(ToNode::Casting(Box::new(news)));

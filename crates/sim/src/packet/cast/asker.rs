@@ -24,8 +24,6 @@ impl World {
             of: 0,
             class: Class::Bulk,
             wish: self.setup.wish,
-            precedence: None,
-            deadline: None,
         };
         for part in cast.into_parts() {
             self.transit.say(self.now, ASKER, CONTROLLER, ToController::Cast(part).into());

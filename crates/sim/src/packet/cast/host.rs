@@ -340,7 +340,8 @@ impl Host {
                 ToNode::NameStands(_)
                 | ToNode::Casting(_)
                 | ToNode::CastRefused { .. }
-                | ToNode::StandingCastChanged { .. },
+                | ToNode::StandingCastChanged { .. }
+                | ToNode::CastAtRates { .. },
             ) => {}
             control => self.node.on_control(now, path, control),
         }

@@ -385,6 +385,7 @@ impl<P: Cable> Mover<P> {
             queue: self.fabric.queue_len(now, link),
             port: self.fabric.stats(now, link),
             lost: self.lost[link.index()],
+            allocator: self.fabric.allocator(now, link),
         });
         let links = links.collect();
         let missed = self.missed() - self.missed_before;

@@ -30,8 +30,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use headwater_fabric::{HostId, LinkId, PointId, Routes, Topology};
 use headwater_switch::{
-    Choice, Destination, Fate, FaultCounts, Frame, LinkChange, LinkFaults, Offered, Port, PortConfig,
-    PortError, PortIndex, PortStats, Seen, SwitchError, SwitchOutput,
+    AllocatorView, Choice, Destination, Fate, FaultCounts, Frame, LinkChange, LinkFaults, Offered, Port,
+    PortConfig, PortError, PortIndex, PortStats, RateAllocator, Seen, SwitchError, SwitchOutput,
 };
 use headwater_units::{Duration, Time};
 use headwater_wire::Class;
@@ -320,7 +320,7 @@ impl<F: Frame, T: Tap<F>> EmulatedFabric<F, T> {
         self.enter(now, link, frame);
     }
 
-    fn enter(&mut self, now: Time, link: Option<u32>, frame: F) {
+    fn enter(&mut self, now: Time, link: Option<u32>, mut frame: F) {
         let Some(link) = link else {
             return self.discard(None, DropReason::Unroutable, frame.len().get(), frame);
         };
@@ -329,6 +329,12 @@ impl<F: Frame, T: Tap<F>> EmulatedFabric<F, T> {
         };
         let bytes = frame.len().get();
         let port = &mut self.nics[nic].port;
+        // As a switch does: the first port that grants a rate is that of the host itself (PAM footnote 2).
+        if port.has_allocator()
+            && let Some(offer) = port.allocate(now, frame.len(), frame.claim().as_ref())
+        {
+            frame.lower_offer(offer);
+        }
         let offered = port.enqueue(now, frame);
         self.due.set(nic, port.next_departure());
         if let Offered::Dropped(frame) = offered {
@@ -389,6 +395,11 @@ impl<F: Frame, T: Tap<F>> EmulatedFabric<F, T> {
             port.queue_len(now);
             port.stats()
         })
+    }
+
+    /// What the port of a link grants to scheduled transfers, as of the last frame; `None` if it grants no rates.
+    pub fn allocator(&mut self, now: Time, link: LinkId) -> Option<AllocatorView> {
+        self.look(now, link, |port, _| port.allocator().map(RateAllocator::view))
     }
 
     /// What has become of all frames by the last time that was told.

@@ -1,0 +1,197 @@
+//! Casts at the rate that switches compute (PAM), in namespaces around a software switch whose ports, and those of the hosts, grant rates.
+//!
+//! Needs the right to make namespaces, or else is skipped with the reason. Only causes and counts are asserted: how fast a cast is depends
+//! on what else this machine does, and is printed.
+#![allow(clippy::disallowed_methods, reason = "drives real processes on a real clock")]
+
+#[path = "cluster/casting.rs"]
+mod casting;
+mod cluster;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cluster::{Ended, Process, complete, number, random_file, text};
+use headwater_experiment::scenario::Scenario;
+use headwater_testbed::emulate::EmulatedNet;
+use serde_json::Value;
+
+const MIB: usize = 1 << 20;
+/// Receivers; host 0 has the objects, and the controller is on the host behind them.
+const RECEIVERS: usize = 4;
+/// Ethernet frames of full packets over the payload that they carry, with the headers of scheduled ones.
+const FRAMES: f64 = 1514.0 / 1414.0;
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Every port grants rates. Offers take some milliseconds on a host that has other things to do.
+const GRANTS: &str = r#"allocator = { variant = "simple", round_trip = "8 ms", queue_target = "45 KB" }"#;
+
+/// The lock that keeps measurements apart; `None` where networks cannot be emulated.
+fn alone() -> Option<MutexGuard<'static, ()>> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    EmulatedNet::probe().inspect_err(|why| eprintln!("skipped: {why}")).is_ok().then_some(lock)
+}
+
+/// A controller that knows the network, on the host behind the last one, and a node on each of the others.
+type Cluster = casting::Cluster<EmulatedNet>;
+
+impl Cluster {
+    /// Around one switch of so many Mbit/s; host 0 has an object of so many bytes. `grants`: what the ports do; `said`: what their
+    /// operator says that they do.
+    fn around(mbps: u32, bytes: usize, grants: &str, said: bool) -> Cluster {
+        let hosts = RECEIVERS + 1;
+        let fabric = |hosts: usize| {
+            format!(r#"{{ kind = "big-switch", hosts = {hosts}, rate = "{mbps} Mbit/s", delay = "50 us" }}"#)
+        };
+        let port = format!(r#"port = {{ queue = "300 packets", mark_threshold = "none", {grants} }}"#);
+        let scenario = Scenario::of_network(&format!("fabric = {}\n{port}", fabric(hosts + 1))).unwrap();
+        let net = EmulatedNet::build(&scenario, 1).unwrap();
+        let addresses: Vec<String> = (0..hosts).map(|host| format!("\"{}\"", net.ipv4(host))).collect();
+        let topology = format!(
+            "fabric = {}\nhosts = [{}]\nframing = 14\ncomputes_rates = {said}\n",
+            fabric(hosts),
+            addresses.join(", ")
+        );
+        let mut cluster = Cluster::empty(net, hosts, bytes);
+        let file = cluster.folder.path().join("topology.toml");
+        std::fs::write(&file, topology).unwrap();
+        cluster.start_controller(hosts, &["--topology", &text(&file)]);
+        (0..hosts).for_each(|host| cluster.start_node(host, &[]));
+        cluster.begin();
+        cluster
+    }
+
+    /// One more object at host 0.
+    fn put(&self, name: &str, bytes: usize, seed: u64) {
+        let file = self.folder.path().join(name);
+        random_file(&file, bytes, seed);
+        assert_eq!(self.run(0, "put-more", &["put", &text(&file)]).code, Some(0));
+    }
+
+    /// Starts a cast of this object to all receivers.
+    fn cast_of(&self, name: &str, flags: &[&str]) -> Process {
+        let words = ["cast", name, "--all", "--controller", &self.at, "--progress", "none"];
+        self.process(0, &format!("cast-{name}"), &[&words, flags].concat())
+    }
+
+    fn dropped(&self) -> u64 {
+        self.net.switch().snapshot().unwrap().links.iter().map(|link| link.port.dropped).sum()
+    }
+}
+
+fn seconds(ended: Ended) -> f64 {
+    number(&complete(ended)["last_seconds"])
+}
+
+/// Goal: each symbol leaves the source once, no queue drops anything, and all have the object; the switch says whom it has favoured.
+#[test]
+fn all_have_it_at_the_rate_that_the_switch_grants() {
+    let Some(_alone) = alone() else { return };
+    let cluster = Cluster::around(200, 32 * MIB, GRANTS, true);
+    let before = cluster.dropped();
+    let mut cast = cluster.cast(&["--all"]);
+    let (mut rates, mut favoured) = (Vec::new(), false);
+    while cast.is_running() {
+        let links = cluster.net.status().unwrap().links;
+        favoured |= links.iter().filter_map(|it| it.allocator.as_ref()).any(|it| it.critical.is_some());
+        let status = cluster.status();
+        let line = status["casts"].as_array().and_then(|casts| casts.first()).cloned();
+        rates.extend(line.filter(|line| line["via"] == "rates").and_then(|line| line["rate"].as_u64()));
+    }
+    let result = complete(cast.end(PATIENCE));
+    let copies = number(&result["copies"]);
+    let ideal = 32.0 * MIB as f64 * 8.0 * FRAMES / 200e6;
+    let last = number(&result["last_seconds"]) / ideal;
+    println!("{copies:.4} copies, last at {last:.3} of ideal, rates said {rates:?}; {}", result["why"]);
+    assert_eq!((&result["via"], &result["unscheduled"]), (&Value::from("rates"), &Value::Null));
+    assert!((1.0..1.1).contains(&copies), "{result:#}");
+    assert_eq!(cluster.dropped(), before);
+    assert!(favoured, "some port has favoured the transfer while it ran");
+    (1..=RECEIVERS).for_each(|host| assert!(cluster.has(host), "host {host}"));
+    let links = cluster.net.status().unwrap().links;
+    assert!(links.iter().all(|link| link.allocator.is_some()), "hosts' own ports grant rates too");
+}
+
+/// Goal: of two casts that begin together the smaller one has its turn first, and the other one's source waits meanwhile.
+#[test]
+fn the_smaller_of_two_goes_first() {
+    let Some(_alone) = alone() else { return };
+    let larger = 10 * MIB;
+    let smaller = larger * 8 / 10;
+    let cluster = Cluster::around(40, larger, GRANTS, true);
+    cluster.put("solo", smaller, 2);
+    cluster.put("smaller", smaller, 3);
+    let solo = seconds(cluster.cast_of("solo", &[]).end(PATIENCE));
+    let (big, small) = (cluster.cast_of("model", &[]), cluster.cast_of("smaller", &[]));
+    let (mut paused, mut behind) = (false, false);
+    let mut small = small;
+    while small.is_running() {
+        let status = cluster.status();
+        let lines = status["casts"].as_array().cloned().unwrap_or_default();
+        for line in lines.iter().filter(|line| line["name"] == "model") {
+            paused |= line["paused_seconds"].as_f64().is_some_and(|seconds| seconds > 0.2);
+            behind |= line["behind"] == "smaller";
+        }
+    }
+    let (small, big) = (seconds(small.end(PATIENCE)), seconds(big.end(PATIENCE)));
+    println!("smaller {small:.2} s, {:.2} of {solo:.2} s alone; larger {big:.2} s", small / solo);
+    assert!(small < big, "{small} and {big}");
+    assert!(paused && behind, "the larger one has waited for the smaller one, and said so");
+}
+
+/// Two casts whose sizes are as 2 : 1. The first one has all the time there is, the second one must be there in the time that it takes
+/// alone and half of that again. Exit code and result of the second one.
+fn with_a_deadline(policy: &str) -> (Option<i32>, Value) {
+    let cluster = Cluster::around(40, 12 * MIB, GRANTS, true);
+    cluster.put("urgent", 6 * MIB, 2);
+    let policy = ["--policy", policy];
+    let long = cluster.cast_of("model", &policy);
+    // It is being sent.
+    while cluster.status()["casts"][0]["multicast_bytes"].as_u64().unwrap_or(0) == 0 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let urgent = cluster.cast_of("urgent", &[&policy[..], &["--deadline", "2.3s"]].concat()).end(PATIENCE);
+    complete(long.end(PATIENCE));
+    (urgent.code, urgent.last.unwrap())
+}
+
+/// Goal: with earliest deadline first a cast is in time that is late where all share alike; the exit code says so.
+#[test]
+fn a_deadline_is_kept_that_fair_sharing_misses() {
+    let Some(_alone) = alone() else { return };
+    let [edf, fair] = ["edf", "fair"].map(with_a_deadline);
+    let last = |result: &Value| number(&result["last_seconds"]);
+    println!("edf {:.2} s, fair {:.2} s, deadline 2.3 s", last(&edf.1), last(&fair.1));
+    for (code, result) in [&edf, &fair] {
+        let met = last(result) <= 2.3;
+        assert_eq!((*code, &result["deadline_met"]), (Some(if met { 0 } else { 8 }), &Value::from(met)));
+        assert_eq!((&result["complete"], &result["via"]), (&Value::from(true), &Value::from("rates")));
+    }
+    assert!(last(&edf.1) < last(&fair.1));
+}
+
+/// Goal: where no port grants rates although the operator has said so, the cast loses, falls back to pulls, and says so.
+#[test]
+fn a_network_that_does_not_keep_its_word_is_found_out() {
+    let Some(_alone) = alone() else { return };
+    let cluster = Cluster::around(20, 8 * MIB, "", true);
+    let slow = ["rate", "5Mbit/s"].map(str::to_owned);
+    cluster.net.fault("sw-h3", &slow).unwrap();
+    let ended = cluster.cast(&["--all"]).end(PATIENCE);
+    let said = ended.log.clone();
+    let result = complete(ended);
+    println!("{}: {}", result["why"], result["unscheduled"]);
+    assert!(said.contains("not every switch on the way computes rates"), "{said}");
+    assert_eq!(result["via"], "multicast");
+    assert!(result["unscheduled"].is_string(), "{result:#}");
+    (1..=RECEIVERS).for_each(|host| assert!(cluster.has(host), "host {host}"));
+}
+
+#[test]
+fn whoever_insists_on_rates_is_told_why_there_are_none() {
+    let Some(_alone) = alone() else { return };
+    let cluster = Cluster::around(20, MIB, GRANTS, false);
+    let ended = cluster.cast(&["--all", "--via", "rates"]).end(PATIENCE);
+    assert_eq!(ended.code, Some(2), "{}", ended.log);
+    assert!(ended.log.contains("computes_rates = true"), "{}", ended.log);
+}
