@@ -139,6 +139,54 @@ fn a_group_gets_each_symbol_once() {
     assert!(outcome.stretch() < 1.1 && outcome.copies < 1.05, "{} {}", outcome.stretch(), outcome.copies);
 }
 
+/// Ports that grant rates (PAM), those of hosts too.
+const GRANTS: &str = "port = { queue = '200 packets', mark_threshold = 'none', \
+    allocator = { variant = 'simple', round_trip = '2 ms' } }";
+
+fn at_computed_rates(receivers: u32, faults: &str) -> CastOutcome {
+    let rest = format!("{GRANTS}\n{faults}\n[cast]\nobject = '8 MiB'\nwish = 'rates'");
+    cast(&star(receivers + 1, &rest), 1)
+}
+
+#[test]
+fn the_product_s_controller_opens_groups_at_computed_rates() {
+    for receivers in [1, 4, 8] {
+        let outcome = at_computed_rates(receivers, "");
+        println!("{receivers}: {:.3} of one copy's time, {:.3} copies", outcome.stretch(), outcome.copies);
+        assert!(outcome.is_complete(), "{:?}", outcome.receivers);
+        let members = receivers as u16;
+        assert!(
+            matches!(outcome.route, Some(CastRoute::Rates { members: m, .. }) if m == members),
+            "{:?}",
+            outcome.route
+        );
+        assert_eq!((outcome.controller.casts_grouped, outcome.controller.casts_unscheduled), (1, 0));
+        assert!(outcome.stretch() < 1.1 && outcome.copies < 1.05, "{} {}", outcome.stretch(), outcome.copies);
+        assert_eq!(outcome.dropped, 0);
+    }
+}
+
+#[test]
+fn a_frozen_or_killed_receiver_holds_up_no_computed_rate_for_long() {
+    for (kind, has_it) in [("host-pause", true), ("host-kill", false)] {
+        let until = if has_it { ", until = '2300 ms'" } else { "" };
+        let fault =
+            format!("faults = [{{ at = '1 s'{until}, on = 'host 4', what = {{ kind = '{kind}' }} }}]");
+        let outcome = at_computed_rates(4, &fault);
+        let others = last_but(&outcome, 4);
+        println!("{kind}: others at {others:.2} s, {:?}", row(&outcome, 4));
+        // Half a second until it is left behind.
+        assert!(others < 1.1 * outcome.one_copy.as_secs_f64() + 0.7, "{kind}: {others}");
+        assert_eq!(row(&outcome, 4).finished.is_some(), has_it, "{kind}: {:?}", row(&outcome, 4));
+    }
+}
+
+#[test]
+fn computed_rates_are_refused_where_ports_grant_none() {
+    let outcome = cast(&star(4, "[cast]\nobject = '1 MiB'\nwish = 'rates'"), 1);
+    assert!(outcome.receivers.iter().all(|row| row.failed.as_deref() == Some("Unscheduled(NotStated)")));
+}
+
 #[test]
 fn a_bcube_gets_it_down_two_trees_from_hosts_that_hand_on() {
     let text = "fabric = { kind = 'bcube', n = 4, k = 1, rate = '20 Mbit/s', delay = '50 us' }\n\

@@ -195,3 +195,45 @@ fn whoever_insists_on_rates_is_told_why_there_are_none() {
     assert_eq!(ended.code, Some(2), "{}", ended.log);
     assert!(ended.log.contains("computes_rates = true"), "{}", ended.log);
 }
+
+/// What a TCP flow from host 0 to host 1 brings in some seconds, Mbit/s, beside whatever `meanwhile` begins.
+fn tcp_goodput(
+    cluster: &Cluster,
+    congestion: &str,
+    meanwhile: impl FnOnce() -> Vec<Process>,
+) -> (f64, Vec<Process>) {
+    let listen = format!("{}:9000", cluster.net.ipv4(1));
+    let start = |host: usize, name: &str, args: &[&str]| {
+        let command = cluster.net.command(host, env!("CARGO_BIN_EXE_headwater")).unwrap();
+        Process::start_by(cluster.folder.path(), name, command, args)
+    };
+    let mut receiver = start(1, "tcp-receive", &["debug", "tcp", "receive", "--listen", &listen]);
+    receiver.line(PATIENCE);
+    let begun = meanwhile();
+    let args = ["debug", "tcp", "send", "--to", &listen, "--for", "4s", "--congestion", congestion];
+    let sent = start(0, "tcp-send", &args).end(PATIENCE);
+    receiver.interrupt();
+    (number(&sent.last.unwrap()["goodput_bit_per_s"]) / 1e6, begun)
+}
+
+/// Goal: transfers leave the link to the kernel's TCP, and go on when it is done.
+#[test]
+fn casts_leave_the_link_to_tcp() {
+    let Some(_alone) = alone() else { return };
+    for congestion in ["reno", "cubic"] {
+        let cluster = Cluster::around(50, 16 * MIB, GRANTS, true);
+        cluster.put("other", 16 * MIB, 2);
+        let (solo, _) = tcp_goodput(&cluster, congestion, Vec::new);
+        let (beside, casts) = tcp_goodput(&cluster, congestion, || {
+            let casts = vec![cluster.cast_of("model", &[]), cluster.cast_of("other", &[])];
+            std::thread::sleep(Duration::from_millis(700));
+            casts
+        });
+        let lasts: Vec<f64> = casts.into_iter().map(|cast| seconds(cast.end(PATIENCE))).collect();
+        println!(
+            "{congestion}: {beside:.1} Mbit/s beside two casts, {solo:.1} alone ({:.3}); casts {lasts:.2?} s",
+            beside / solo
+        );
+        assert!(beside > 0.5 * solo, "{congestion}: {beside} of {solo}");
+    }
+}
