@@ -13,7 +13,7 @@
 //! in it. So a new schedule re-weights and never restarts, and whatever was lost with a connection is asked for again by offset.
 //!
 //! * `commands`: what the machine is told, and what it tells.
-//! * `selection`: the trait behind which Algorithms 2 and 3 stand. They live in `policy`, of which this crate knows nothing.
+//! * `selection`: the trait behind which Algorithms 2 and 3 stand; `by_policy` has them from `policy`.
 //! * `courier`: Algorithm 1, the machine.
 //! * `pair`, `member`, `deficit`: the flows from one peer, one flow, and whose turn it is among equals.
 //!
@@ -22,6 +22,7 @@
 //! where the published loop would wait for one; among flows of one rank turns go round evenly, of which the paper only says "among
 //! the reducers with the highest priority".
 
+mod by_policy;
 mod commands;
 #[expect(clippy::module_inception, reason = "the machine has the name of what it is a part of")]
 mod courier;
@@ -30,6 +31,7 @@ mod member;
 mod pair;
 mod selection;
 
+pub use by_policy::ByPolicy;
 pub use commands::{
     Arrival, CourierCommand, CourierConfig, CourierEvent, CourierStats, LaneId, PairId, Request, Schedule,
     Want,

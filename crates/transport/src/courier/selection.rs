@@ -1,4 +1,4 @@
-//! Who decides which pairs of hosts have lanes: a trait, since Algorithms 2 and 3 live in `policy`.
+//! Who decides which pairs of hosts have lanes: a trait, which `by_policy` implements by Algorithms 2 and 3 of `policy`.
 
 use core::fmt::Debug;
 

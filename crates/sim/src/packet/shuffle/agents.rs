@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 use headwater_machine::{Endpoint, Input, Output};
 use headwater_policy::coflow::courier::Limits;
 use headwater_transport::courier::{
-    Arrival, Courier, CourierCommand, CourierConfig, CourierEvent, LaneId, PairId, Request, Schedule, Share,
-    Want,
+    Arrival, ByPolicy, Courier, CourierCommand, CourierConfig, CourierEvent, LaneId, PairId, Request,
+    Schedule, Share, Want,
 };
 use headwater_units::{Bytes, FlowId, FluidRate, Time};
 
 use super::super::world::node;
 use super::hadoop::Flow;
-use super::selection::ByPolicy;
 
 /// All agents.
 pub(super) struct Agents {
@@ -41,7 +40,8 @@ pub(super) enum Wish {
 
 impl Agents {
     pub(super) fn new(hosts: usize, limits: Limits, config: CourierConfig, pinned: bool) -> Self {
-        let agent = || Agent { courier: Courier::new(config, ByPolicy { limits }), wake: u64::MAX };
+        let selection = ByPolicy::new(limits).expect("the limits were checked");
+        let agent = || Agent { courier: Courier::new(config, selection.clone()), wake: u64::MAX };
         Agents { hosts: std::iter::repeat_with(agent).take(hosts).collect(), lanes: BTreeMap::new(), pinned }
     }
 

@@ -9,7 +9,7 @@
 //! * [`setup`]: jobs, limits, scheduler, carrier, in plain values.
 //! * `hadoop`: map outputs, the combiner, reducers that wait for slots, fetches that wait for others (Courier §V).
 //! * `scheduler`: who is asked when, and what it is told.
-//! * `agents`: one [`Courier`](headwater_transport::courier::Courier) per host; `selection` has Algorithms 2 and 3 from `policy`.
+//! * `agents`: one [`Courier`](headwater_transport::courier::Courier) per host.
 //! * `connection`: a sender and a receiver of `baseline`, and what is to cross between them.
 //! * `world`: events; `transit`: frames.
 //!
@@ -21,7 +21,6 @@ mod connection;
 mod hadoop;
 mod records;
 mod scheduler;
-mod selection;
 pub mod setup;
 mod transit;
 mod world;

@@ -2,17 +2,30 @@
 
 use std::cmp::Ordering;
 
+use headwater_policy::PlanError;
 use headwater_policy::coflow::Port;
 use headwater_policy::coflow::courier::{
     Address, Importance, Limits, Schedule, Scheduled, Signature, Unified, merge, select_and_split,
 };
-use headwater_transport::courier::{Candidate, Chosen, Selection, Share};
 use headwater_units::{FluidRate, Rank};
 
-/// Merges by pair, selects and splits within these limits, which were checked.
-#[derive(Debug)]
-pub(super) struct ByPolicy {
-    pub(super) limits: Limits,
+use super::{Candidate, Chosen, Selection, Share};
+
+/// Merges by pair, selects and splits within limits that were checked.
+#[derive(Clone, Debug)]
+pub struct ByPolicy {
+    limits: Limits,
+}
+
+impl ByPolicy {
+    /// Within these limits.
+    ///
+    /// # Errors
+    /// [`PlanError::NoLanes`] or [`PlanError::NoMinSize`] if a limit is 0.
+    pub fn new(limits: Limits) -> Result<ByPolicy, PlanError> {
+        limits.check()?;
+        Ok(ByPolicy { limits })
+    }
 }
 
 impl Selection for ByPolicy {
