@@ -20,6 +20,7 @@ mod pins;
 mod presence;
 mod resets;
 mod slots;
+pub mod streams;
 #[cfg(test)]
 mod tests;
 mod tls;

@@ -34,6 +34,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("driver", &["node", "transport", "machine", "udp", "store", "codec", "wire", "units"]),
     ("udp", &["wire", "units"]),
     ("control", &["wire", "units"]),
+    ("agent", &["control", "transport", "machine", "policy", "units"]),
     ("lab", &["experiment"]),
     ("drill", &["lab", "experiment", "units"]),
     ("testbed", &["experiment", "sim", "switch", "fabric", "wire", "units"]),

@@ -94,6 +94,17 @@ impl<S: Selection> Courier<S> {
         self.stats
     }
 
+    /// How long the block is that was asked for at this offset and is not here; none if there is no such block.
+    pub fn awaited(&self, flow: FlowId, offset: Bytes) -> Option<Bytes> {
+        let pair = self.pairs.get(self.pair_of.get(&flow)?)?;
+        pair.awaited(flow, offset.get()).map(Bytes::new)
+    }
+
+    /// Whether a flow is wanted and not complete.
+    pub fn knows(&self, flow: FlowId) -> bool {
+        self.pair_of.contains_key(&flow)
+    }
+
     /// Flows that are not complete.
     pub fn flows(&self) -> usize {
         self.pair_of.len()

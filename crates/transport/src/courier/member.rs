@@ -114,6 +114,11 @@ impl Member {
         self.size.map_or(unknown, |size| size - self.here.min(size))
     }
 
+    /// How long the block is that is under way at this offset.
+    pub(super) fn awaited(&self, offset: u64) -> Option<u64> {
+        self.out.get(&offset).map(|(len, _)| *len)
+    }
+
     /// Whether blocks are asked for and not here.
     pub(super) fn is_awaited(&self) -> bool {
         !self.out.is_empty()

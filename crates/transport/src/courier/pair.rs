@@ -49,6 +49,11 @@ impl Pair {
         self.members.remove(&flow)
     }
 
+    /// How long the block is that is under way at this offset.
+    pub(super) fn awaited(&self, flow: FlowId, offset: u64) -> Option<u64> {
+        self.members.get(&flow)?.awaited(offset)
+    }
+
     /// Whether any member can ask for a block.
     pub(super) fn is_ready(&self) -> bool {
         !self.ready.is_empty()

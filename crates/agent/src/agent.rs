@@ -1,0 +1,141 @@
+//! An agent: its sockets, and the tasks behind them.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use headwater_control::Identity;
+use headwater_units::NodeId;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::blocks::Pool;
+use crate::config::AgentConfig;
+use crate::hub::{Hub, Setup};
+use crate::link::Dialling;
+use crate::local::Local;
+use crate::peer_frames::ALPN;
+use crate::registry::Registry;
+use crate::roots::Roots;
+use crate::serving::{Counters, Serving};
+use crate::session::Shared;
+use crate::status::{AgentError, AgentStatus};
+use crate::tcp;
+
+/// Messages of programs that wait for the hub; more wait in the programs' sockets.
+const TOLD: usize = 1_024;
+
+/// A running agent. Dropping it ends it at once; its socket's file goes with it.
+pub struct Agent {
+    address: SocketAddr,
+    node: NodeId,
+    shared: Arc<Shared>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Agent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Agent")
+            .field("node", &self.node)
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Agent {
+    /// Opens its sockets and begins. Inside a tokio runtime only.
+    ///
+    /// # Errors
+    /// [`AgentError`]: a root, the socket or the address cannot be used, or a limit makes no sense.
+    pub fn open(config: AgentConfig, identity: Arc<Identity>) -> Result<Agent, AgentError> {
+        let roots = Roots::open(&config.roots)?;
+        let tls = identity.tls_server(ALPN)?;
+        let node = identity.node();
+        let block = config.courier.block;
+        let dialling = Arc::new(Dialling {
+            identity,
+            peers: config.peers.clone(),
+            congestion: config.congestion.clone(),
+            classes: config.courier.classes,
+            pool: Pool::default(),
+            block,
+            received: AtomicU64::new(0),
+        });
+        let setup = Setup {
+            courier: config.courier,
+            limits: config.limits,
+            memory: config.memory,
+            flows_per_user: config.quotas.flows,
+            patience: config.patience,
+            peers: config.peers.clone(),
+            dialling,
+        };
+        let (hub, news) = Hub::new(setup)?;
+        let failed = |source| AgentError::Listen { address: config.listen, source };
+        let listener = tcp::listen(config.listen, &config.congestion).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let congestion = tcp::congestion(&listener);
+        let local = Local::open(&config.socket)?;
+        let registry = Arc::new(Mutex::new(Registry::new(config.quotas)));
+        let counters = Counters::default();
+        let serving =
+            Arc::new(Serving { tls, peers: config.peers, registry: registry.clone(), block, counters });
+        let (told, heard) = mpsc::channel(TOLD);
+        let complete = completion(serving.clone(), congestion);
+        let malformed = AtomicU64::new(0);
+        let shared = Arc::new(Shared { hub: told, registry, roots, block, malformed, complete });
+        let tasks = vec![
+            tokio::spawn(hub.run(heard, news)),
+            tokio::spawn(serving.run(listener)),
+            tokio::spawn(local.run(shared.clone())),
+        ];
+        Ok(Agent { address, node, shared, tasks })
+    }
+
+    /// Where it listens for other agents, with the port that the kernel chose.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its key's hash.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// How it is.
+    pub async fn status(&self) -> AgentStatus {
+        let mut status = self.shared.status().await.unwrap_or_default();
+        status.malformed += self.shared.malformed.load(Ordering::Relaxed);
+        status
+    }
+
+    /// Ends it and waits until its sockets are closed.
+    pub async fn close(mut self) {
+        for task in self.tasks.drain(..) {
+            task.abort();
+            let _ = task.await;
+        }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// What the hub does not know of the agent's state.
+fn completion(serving: Arc<Serving>, congestion: String) -> Box<dyn Fn(&mut AgentStatus) + Send + Sync> {
+    let ecn = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_ecn").is_ok_and(|it| it.trim() == "1");
+    Box::new(move |status| {
+        let counters = &serving.counters;
+        let (applications, outputs) = serving.registry.lock().unwrap_or_else(PoisonError::into_inner).count();
+        status.ecn = ecn || congestion == "dctcp";
+        status.congestion.clone_from(&congestion);
+        status.serving = counters.connections.load(Ordering::Relaxed);
+        (status.applications, status.outputs) = (applications, outputs);
+        status.bytes_sent = counters.sent.load(Ordering::Relaxed);
+        status.strangers = counters.strangers.load(Ordering::Relaxed);
+        status.malformed += counters.malformed.load(Ordering::Relaxed);
+    })
+}
