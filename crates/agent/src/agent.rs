@@ -30,7 +30,7 @@ pub struct Agent {
     address: SocketAddr,
     node: NodeId,
     shared: Arc<Shared>,
-    tasks: Vec<JoinHandle<()>>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl std::fmt::Debug for Agent {
@@ -84,11 +84,11 @@ impl Agent {
         let complete = completion(serving.clone(), congestion);
         let malformed = AtomicU64::new(0);
         let shared = Arc::new(Shared { hub: told, registry, roots, block, malformed, complete });
-        let tasks = vec![
+        let tasks = Mutex::new(vec![
             tokio::spawn(hub.run(heard, news)),
             tokio::spawn(serving.run(listener)),
             tokio::spawn(local.run(shared.clone())),
-        ];
+        ]);
         Ok(Agent { address, node, shared, tasks })
     }
 
@@ -110,9 +110,10 @@ impl Agent {
     }
 
     /// Ends it and waits until its sockets are closed.
-    pub async fn close(mut self) {
-        for task in self.tasks.drain(..) {
-            task.abort();
+    pub async fn end(&self) {
+        let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        tasks.iter().for_each(JoinHandle::abort);
+        for task in tasks {
             let _ = task.await;
         }
     }
@@ -120,7 +121,8 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        self.tasks.iter().for_each(JoinHandle::abort);
+        let tasks = self.tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
+        tasks.iter().for_each(JoinHandle::abort);
     }
 }
 

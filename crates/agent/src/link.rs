@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use headwater_control::Identity;
@@ -111,9 +111,11 @@ impl Link {
         loop {
             let error = match self.connect().await {
                 Ok(stream) => {
-                    pause = PAUSES.0;
-                    self.tell(What::Up);
-                    self.carry(stream).await
+                    let (heard, error) = self.carry(stream).await;
+                    if heard {
+                        pause = PAUSES.0;
+                    }
+                    error
                 }
                 Err(error) => error,
             };
@@ -154,13 +156,23 @@ impl Link {
         timeout(DIAL_WITHIN, connecting).await.unwrap_or(Err(LinkError::Slow))
     }
 
-    /// Carries frames until the connection ends.
-    async fn carry(&mut self, mut stream: Stream) -> LinkError {
+    /// Carries frames until the connection ends; whether the peer has said anything. Until then nobody knows that it serves this host: in
+    /// TLS 1.3 a client's handshake is done before the server has looked at its key.
+    async fn carry(&mut self, stream: Stream) -> (bool, LinkError) {
+        let heard = AtomicBool::new(false);
+        let error = self.carry_until(stream, &heard).await;
+        (heard.into_inner(), error)
+    }
+
+    async fn carry_until(&mut self, mut stream: Stream, heard: &AtomicBool) -> LinkError {
         let mut assembler = Assembler::of_fetcher(self.dialling.pool.clone());
         let mut refused = BTreeSet::new();
         let (lane, epoch, block) = (self.lane, self.epoch, self.dialling.block.get() as usize);
         let (hub, received) = (self.hub.clone(), self.dialling.clone());
         let mut tell = move |piece: Piece<'_>| {
+            if !heard.swap(true, Ordering::Relaxed) {
+                hub.send(News { lane, epoch, what: What::Up }).map_err(|_| LinkError::HubGone)?;
+            }
             let what = match piece {
                 Piece::Frame(frame) => {
                     let frame = FromSource::parse(frame)?;

@@ -1,5 +1,6 @@
 //! The work behind the commands: processes made of a host, its objects and the machines.
 
+mod agent;
 mod cast;
 mod cast_agent;
 mod controller_host;
@@ -53,6 +54,7 @@ use headwater_udp::Multicast;
 use headwater_units::{BitRate, Bytes, Duration};
 use headwater_wire::Delivery;
 
+pub use agent::{AGENT_PORT, AgentOptions, ReadPeers, agent};
 pub use cast::{CastReceiver, CastRepair, CastResult, CastSource, CastWave, Standing, standing_cast};
 pub use daemon::{controller, node};
 pub use events::{Event, Events, Outcome, TransferId, TransferKind};

@@ -36,6 +36,22 @@ pub(super) fn stopping(status: &str) {
     tell(&[NotifyState::Stopping, NotifyState::Status(status)]);
 }
 
+/// Tells the service manager again and again that the process works, as long as `works` says so, if somebody wants to know.
+pub(super) fn keep_alive_while<F: Future<Output = bool> + Send>(
+    works: impl Fn() -> F + Send + 'static,
+) -> Option<tokio::task::JoinHandle<()>> {
+    let every = (sd_notify::watchdog_enabled()? / 3).max(Duration::from_millis(10));
+    Some(tokio::spawn(async move {
+        loop {
+            match works().await {
+                true => tell(&[NotifyState::Watchdog]),
+                false => tracing::error!("not healthy"),
+            }
+            tokio::time::sleep(every).await;
+        }
+    }))
+}
+
 /// Tells the service manager again and again that the process works, as long as it does, if somebody wants to know (`WatchdogSec=`).
 pub(super) fn keep_alive(host: &Host) {
     let Some(within) = sd_notify::watchdog_enabled() else { return };

@@ -22,7 +22,8 @@ pub use options::{
 pub use progress::{Phase, Progress, ProgressReceiver, ProgressSource, Watch};
 pub use reload::{Reload, ReloadTrigger, Reloads};
 pub use results::{
-    ForgetResult, GcResult, GetResult, LeftOut, Listening, PutResult, ReplayResult, RmResult, SourceShare,
+    AgentListening, ForgetResult, GcResult, GetResult, LeftOut, Listening, PutResult, ReplayResult, RmResult,
+    SourceShare,
 };
 pub use shutdown::{Shutdown, ShutdownTrigger};
 pub use status::{

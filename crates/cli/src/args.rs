@@ -32,6 +32,7 @@ use self::itself::{CompletionsArgs, ConfigArgs, ManArgs};
 pub(crate) use self::store::{ForgetArgs, GcArgs, LsArgs, PutArgs, RmArgs, StatusArgs};
 #[cfg(feature = "laboratory")]
 pub(crate) use self::tcp::{TcpCommand, TcpReceiveArgs, TcpSendArgs};
+use super::agent::AgentArgs;
 #[cfg(feature = "laboratory")]
 use super::bench::BenchCommand;
 #[cfg(feature = "laboratory")]
@@ -79,6 +80,8 @@ pub(crate) enum Command {
     Controller(Box<ControllerArgs>),
     /// Run a node: keeps objects, sends and receives them
     Node(Box<NodeArgs>),
+    /// Run the agent of a host: programs fetch through it, by one connection for each pair of hosts
+    Agent(Box<AgentArgs>),
     /// Offer files and folders in place, until stopped; nothing is copied
     Serve(Box<ServeArgs>),
     /// Fetch an object from every source that has it
@@ -147,7 +150,8 @@ impl Command {
             Command::Config(args) => args.fill(layer),
             #[cfg(feature = "laboratory")]
             Command::Lab(_) | Command::Emulate(_) | Command::Drill(_) | Command::Bench(_) => {}
-            Command::Rm(_)
+            Command::Agent(_)
+            | Command::Rm(_)
             | Command::Gc(_)
             | Command::Debug(_)
             | Command::Completions(_)

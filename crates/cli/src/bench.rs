@@ -1,5 +1,6 @@
 //! `headwater bench`: its commands, and how they show what they are at. What they do is [`headwater_bench::figures`].
 
+mod agent;
 mod codec;
 mod delivery;
 mod sim;
@@ -24,6 +25,8 @@ use super::settings::Settings;
 /// How fast parts of the product are on this machine.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
+    /// Two agents and a program that fetches through them: rate, processor time and memory
+    Agent(agent::AgentArgs),
     /// Coding and decoding of blocks: MB per CPU second, beside memcpy
     Codec(codec::CodecArgs),
     /// The packet simulator: packet-hops per CPU second
@@ -47,6 +50,7 @@ pub(crate) async fn act(
     shutdown: &Shutdown,
 ) -> Result<(), Failure> {
     match command {
+        BenchCommand::Agent(args) => agent::act(args, terminal, shutdown).await,
         BenchCommand::Codec(args) => tokio::task::block_in_place(|| codec::act(args, terminal)),
         BenchCommand::Sim(args) => sim::act(args, terminal),
         // Nothing else goes on in this runtime but the waiting for signals.

@@ -6,6 +6,7 @@
 //!                                   output, bar, tables (what people and programs see) <- Watch, result
 //! ```
 
+mod agent;
 mod args;
 #[cfg(feature = "laboratory")]
 mod bench;
@@ -214,12 +215,15 @@ fn on_runtime(command: &Command, settings: &Settings, terminal: &Terminal) -> Re
 
 /// Commands that run until they are stopped, and log what happens meanwhile.
 fn is_daemon(command: &Command) -> bool {
-    matches!(command, Command::Up(_) | Command::Node(_) | Command::Controller(_) | Command::Serve(_))
+    matches!(
+        command,
+        Command::Up(_) | Command::Node(_) | Command::Controller(_) | Command::Serve(_) | Command::Agent(_)
+    )
 }
 
 /// How long a daemon goes on for others once it is asked to stop; nothing if it does not.
 fn drains(command: &Command, settings: &Settings) -> Option<Duration> {
-    let sends = is_daemon(command) && !matches!(command, Command::Controller(_));
+    let sends = is_daemon(command) && !matches!(command, Command::Controller(_) | Command::Agent(_));
     sends.then(|| settings.drain()).filter(|drain| *drain > Duration::ZERO)
 }
 
@@ -286,6 +290,10 @@ async fn act(
             let (options, reloads) = (settings.node(args)?, reload::on_hangup(command, settings, terminal)?);
             headwater_api::node(options, shutdown, reloads, &mut *terminal.watch(), ready("node", terminal))
                 .await?;
+        }
+        Command::Agent(args) => {
+            let reloads = reload::on_hangup(command, settings, terminal)?;
+            agent::act(args, settings, terminal, (shutdown, reloads)).await?;
         }
         Command::Serve(args) => {
             let options = settings.serve(args)?;

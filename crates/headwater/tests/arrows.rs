@@ -45,6 +45,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "api",
         &[
+            "agent",
             "driver",
             "control",
             "controller",
@@ -61,6 +62,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "bench",
         &[
+            "agent",
             "testbed",
             "api",
             "lab",

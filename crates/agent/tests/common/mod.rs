@@ -60,7 +60,7 @@ impl Cluster {
 
     pub(crate) fn stop(&mut self, at: usize) {
         let agent = self.hosts[at].agent.take().unwrap();
-        self.runtime.block_on(agent.close());
+        self.runtime.block_on(agent.end());
     }
 
     /// Everybody knows everybody.

@@ -1,6 +1,7 @@
 //! What each command prints when it is ready or finished.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use headwater_units::{Duration, NodeId};
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,20 @@ pub struct Listening {
     /// With `--skip-special`: what of the folders is not offered.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
+}
+
+/// An agent is ready. `--json` prints it as one line.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AgentListening {
+    /// Where other agents dial.
+    pub address: SocketAddr,
+    /// The socket of this host's programs.
+    pub socket: PathBuf,
+    /// Its key's fingerprint, which belongs into the other hosts' lists.
+    #[serde(with = "as_text")]
+    pub fingerprint: NodeId,
+    /// Congestion control of its connections.
+    pub congestion: String,
 }
 
 /// Something in a folder that cannot be delivered.

@@ -3,6 +3,7 @@
 //! What is compared is measured in turn in the same run, and the median counts: the same machine is up to twice as fast from one
 //! minute to the next, so figures of different runs say little about each other.
 
+pub mod agent;
 pub mod codec;
 pub mod delivery;
 pub mod memory;

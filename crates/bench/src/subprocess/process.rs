@@ -223,6 +223,19 @@ impl Process {
         self.signal(Signal::INT);
     }
 
+    /// Has it read its settings anew.
+    pub(crate) fn hang_up(&self) {
+        self.signal(Signal::HUP);
+    }
+
+    /// The most memory that it has had resident, in bytes; 0 if it has ended.
+    pub(crate) fn peak_rss(&self) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|it| it.split_whitespace().next()?.parse::<u64>().ok());
+        kib.unwrap_or(0) << 10
+    }
+
     /// Stops it where it is; it forgets nothing.
     pub(crate) fn freeze(&self) {
         self.signal(Signal::STOP);

@@ -1,0 +1,97 @@
+//! The daemon `headwater agent`: Courier's agent of a host, with its key, its counters and its end.
+
+mod page;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_agent::{Agent, AgentConfig, AgentError, Name, Peer};
+use headwater_control::Identity;
+
+use super::{AgentListening, AppError, Reloads, Shutdown, Watch, drain, service};
+
+/// The TCP port of agents.
+pub const AGENT_PORT: u16 = 7010;
+/// An agent that does not answer within this time is not healthy.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// Reads the list of the agents of other hosts, now and whenever the daemon is told to read its settings anew.
+pub type ReadPeers = Box<dyn Fn() -> Result<Vec<(Name, Peer)>, AppError> + Send>;
+
+/// `headwater agent`.
+pub struct AgentOptions {
+    /// The folder of its key.
+    pub state: PathBuf,
+    /// What the agent itself is told. Its peers are those that `peers` reads.
+    pub config: AgentConfig,
+    /// The agents of other hosts.
+    pub peers: ReadPeers,
+    /// Address for Prometheus and health checks.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// Runs an agent until told to stop.
+///
+/// # Errors
+/// Its key, an address, the socket, a root or the list of peers cannot be used.
+pub async fn agent(
+    options: AgentOptions,
+    shutdown: &Shutdown,
+    reloads: Reloads,
+    watch: &mut dyn Watch,
+    ready: impl FnOnce(&AgentListening),
+) -> Result<(), AppError> {
+    let key = options.state.join("keys").join("agent");
+    let identity = Identity::load_or_create(&key).map_err(|error| AppError::state(&key, error))?;
+    let peers = options.config.peers.clone();
+    peers.set((options.peers)()?);
+    if options.config.roots.is_empty() {
+        watch.note("no --root: programs of this host can fetch, and have nothing fetched");
+    }
+    let socket = options.config.socket.clone();
+    let agent = Arc::new(Agent::open(options.config, Arc::new(identity)).map_err(failed)?);
+    let page = match options.metrics {
+        Some(at) => Some(page::start(at, agent.clone()).await?),
+        None => None,
+    };
+    let congestion = agent.status().await.congestion;
+    let (address, fingerprint) = (agent.address(), agent.node());
+    ready(&AgentListening { address, socket, fingerprint, congestion });
+    service::ready();
+    let watched = agent.clone();
+    let alive = service::keep_alive_while(move || {
+        let agent = watched.clone();
+        async move { tokio::time::timeout(ANSWER_WITHIN, agent.status()).await.is_ok() }
+    });
+    let again = |_| match (options.peers)() {
+        Ok(list) => {
+            tracing::info!(hosts = list.len(), "the list of agents was read anew");
+            peers.set(list);
+        }
+        Err(error) => tracing::error!(%error, "the list of agents was not read anew; the old one holds"),
+    };
+    drain::stay(shutdown, reloads, again).await;
+    service::stopping("stopping");
+    for task in [page, alive].into_iter().flatten() {
+        task.abort();
+        let _ = task.await;
+    }
+    // Programs fetch elsewhere what is not theirs yet.
+    agent.end().await;
+    Ok(())
+}
+
+fn failed(error: AgentError) -> AppError {
+    match error {
+        AgentError::Listen { address, source } => AppError::no_socket(
+            "listen for agents",
+            "--listen",
+            super::occupant::Protocol::Tcp,
+            address,
+            &source,
+        ),
+        other => AppError::Failed(other.to_string()),
+    }
+}

@@ -1,0 +1,80 @@
+//! `headwater bench agent`: its options and its table.
+
+use clap::Args;
+use headwater_api::Shutdown;
+use headwater_bench::figures::agent::{self, AgentBench, AgentOptions};
+use headwater_units::Bytes;
+
+use super::Watching;
+use crate::Failure;
+use crate::output::Terminal;
+use crate::tables::Table;
+use crate::usage::UsageError;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  headwater bench agent
+  headwater bench agent --flows 400 --coflows 10 --json
+
+Two agents on loopback, each a process, and a program that fetches all flows at once by its agent: files from memory, TLS between the agents.
+
+With --json, one object: flows, connections, gbit_per_s, cpu_s_per_gib (of both agents), peak_rss_bytes (of the receiving one), drops (TCP
+segments sent again), mean_cct_s (from the first request to the end of a coflow).")]
+pub(crate) struct AgentArgs {
+    /// Bytes of all flows together
+    #[arg(long, default_value = "1GiB")]
+    size: Bytes,
+    /// Flows at once
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4000))]
+    flows: u32,
+    /// Coflows that these belong to, in turn
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4000))]
+    coflows: u32,
+}
+
+/// Runs it.
+pub(super) async fn act(args: &AgentArgs, terminal: &Terminal, shutdown: &Shutdown) -> Result<(), Failure> {
+    if args.size < Bytes::new(u64::from(args.flows)) {
+        return Err(UsageError::Options("--size: less than a byte for each flow".to_owned()).into());
+    }
+    let options = AgentOptions { size: args.size, flows: args.flows, coflows: args.coflows.min(args.flows) };
+    let result = agent::run(&options, shutdown, &mut Watching::new(terminal)).await?;
+    terminal.result(&result, || table(&result))?;
+    Ok(())
+}
+
+fn table(result: &AgentBench) -> String {
+    let mut table =
+        Table::new(&["FLOWS", " CONNECTIONS", " GBIT/S", " CPU S/GIB", " PEAK MIB", " DROPS", " MEAN CCT"]);
+    table.row([
+        result.flows.to_string(),
+        result.connections.to_string(),
+        format!("{:.2}", result.gbit_per_s),
+        format!("{:.2}", result.cpu_s_per_gib),
+        format!("{:.1}", result.peak_rss_bytes as f64 / 1_048_576.0),
+        result.drops.to_string(),
+        format!("{:.3} s", result.mean_cct_s),
+    ]);
+    table.render("")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_has_what_both_agents_gave_and_cost() {
+        let row = AgentBench {
+            flows: 400,
+            connections: 1,
+            gbit_per_s: 7.126,
+            cpu_s_per_gib: 1.5,
+            peak_rss_bytes: 64 << 20,
+            drops: 0,
+            mean_cct_s: 0.5,
+        };
+        let text = table(&row);
+        let cells: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(cells, ["400", "1", "7.13", "1.50", "64.0", "0", "0.500", "s"]);
+    }
+}
