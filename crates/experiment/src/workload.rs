@@ -24,6 +24,7 @@ mod requests;
 mod sessions;
 mod shuffle;
 mod sizes;
+mod training;
 
 pub use cast::{By, CastText, Get, Wish};
 pub(crate) use group::{failing, order as group_order};

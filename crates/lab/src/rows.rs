@@ -248,8 +248,8 @@ impl Row {
                 let name = format!("{} ({})", verdict.claim, verdict.engine);
                 result.measured.push((name, verdict.measured, verdict.tolerance.clone()));
                 result.stale |= known.stale && verdict.verdict != Outcome::Pending;
-                // A formula has no seeds, nor tasks.
-                if verdict.seeds > 0 {
+                // Formulas and equations have no seeds, nor tasks.
+                if verdict.seeds > 0 && verdict.engine != Engine::Fluid {
                     seeds = Some(seeds.map_or(verdict.seeds, |least: u32| least.min(verdict.seeds)));
                     result.size = [result.size, known.size].into_iter().flatten().min();
                 }

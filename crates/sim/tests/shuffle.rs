@@ -6,7 +6,7 @@ use headwater_policy::coflow::Queues;
 use headwater_policy::coflow::courier::Limits;
 use headwater_sim::packet::Jitter;
 use headwater_sim::packet::shuffle::{
-    self, Carrier, Classes, JobPlan, Order, ReducerPlan, ShuffleOutcome, ShuffleSetup,
+    self, After, Carrier, Classes, JobPlan, Order, ReducerPlan, ShuffleOutcome, ShuffleSetup,
 };
 use headwater_switch::{Choice, Limit, PortConfig, QueueConfig, Threshold};
 use headwater_transport::courier::CourierConfig;
@@ -19,6 +19,7 @@ fn jobs() -> Vec<JobPlan> {
     let job = |number: u32| JobPlan {
         task: TaskId(u64::from(number)),
         at: Time::from_nanos(u64::from(number) * 40_000),
+        after: None,
         reducers: (0..HOSTS)
             .map(|host| ReducerPlan {
                 host,
@@ -123,6 +124,23 @@ fn every_job_ends_by_every_scheduler_with_courier_and_without() {
         let last = outcome.jobs.iter().filter_map(|job| job.finished).max().unwrap();
         let least = wanted as f64 / f64::from(HOSTS) * 8.0 / 1e9;
         assert!(last.as_secs_f64() > least, "{order:?} ends at {last:?}, before {least} s");
+    }
+}
+
+#[test]
+fn a_job_that_waits_for_another_begins_when_that_has_ended() {
+    let pause = Duration::from_micros(70);
+    let chained = |setup: &mut ShuffleSetup| {
+        setup.jobs.iter_mut().enumerate().skip(1).for_each(|(number, job)| {
+            job.after = Some(After { job: number - 1, pause });
+        });
+    };
+    for (order, courier) in orders().into_iter().flat_map(|order| [(order.clone(), false), (order, true)]) {
+        let outcome = run(order, courier, chained);
+        for two in outcome.jobs.windows(2) {
+            assert_eq!(two[1].arrival, two[0].finished.unwrap() + pause);
+        }
+        assert!(outcome.jobs.iter().all(|job| job.finished.is_some()), "{outcome:?}");
     }
 }
 

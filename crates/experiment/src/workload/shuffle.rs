@@ -8,8 +8,8 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use super::WorkloadError;
 use super::coflow_trace::{CoflowTrace, TraceCoflow};
+use super::{WorkloadError, training};
 use crate::text;
 
 /// The public trace (`data/SOURCES.md`).
@@ -98,6 +98,16 @@ pub enum Jobs {
         /// Times between arrivals times this, before shrinking.
         #[serde(default = "one")]
         gaps: f64,
+    },
+    /// Jobs that train neural networks with parameter servers (Courier §V-D): 60 of a public trace.
+    Training {
+        /// Its first so many jobs; all 60 if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        first: Option<u32>,
+        /// GPUs of each job times this.
+        gpus: u32,
+        /// The most iterations of a job.
+        iterations: u32,
     },
     /// The same job so many times at once, mappers on the first half of the hosts and reducers on the second, evenly (Courier Fig. 1).
     Grid {
@@ -213,6 +223,11 @@ impl ShuffleText {
                 range("workload.jobs.sizes", sizes, finite(sizes), "above 0")?;
                 range("workload.jobs.gaps", gaps, finite(gaps), "above 0")
             }
+            Jobs::Training { first, gpus, iterations } => {
+                let least = first.unwrap_or(1).min(gpus).min(iterations);
+                range("workload.jobs of training", least.into(), least > 0, "at least 1 of each")?;
+                range("workload.jobs.gpus", gpus.into(), gpus <= 64, "at most 64")
+            }
             Jobs::Grid { coflows, mappers, reducers, .. } => {
                 let least = coflows.min(mappers).min(reducers);
                 range("workload.jobs of a grid", least.into(), least > 0, "at least 1 of each")
@@ -224,6 +239,9 @@ impl ShuffleText {
     pub(crate) fn plan(&self, hosts: u32, seed: u64) -> Vec<JobPlan> {
         match self.jobs {
             Jobs::Facebook { first, sizes, gaps } => self.facebook(hosts, first, (sizes, gaps), seed),
+            Jobs::Training { first, gpus, iterations } => {
+                training::plan(hosts, seed, self.shrink, first, (gpus, iterations))
+            }
             Jobs::Grid { coflows, mappers, reducers, bytes } => {
                 let half = hosts / 2;
                 let bytes = self.shrunk(bytes);
@@ -234,6 +252,7 @@ impl ShuffleText {
                 let job = |task| JobPlan {
                     task: TaskId(u64::from(task)),
                     at: Time::ZERO,
+                    after: None,
                     reducers: (0..reducers).map(reducer).collect(),
                 };
                 (0..coflows).map(job).collect()
@@ -251,7 +270,8 @@ impl ShuffleText {
             let mut places =
                 Places { hosts, racks, rng: ChaCha8Rng::seed_from_u64(seed ^ coflow.id.0 << 16) };
             let at = Time::from_nanos((coflow.arrival.as_nanos() as f64 * gaps / self.shrink).round() as u64);
-            jobs.push(JobPlan { task: coflow.id, at, reducers: reducers(coflow, scale, &mut places) });
+            let reducers = reducers(coflow, scale, &mut places);
+            jobs.push(JobPlan { task: coflow.id, at, after: None, reducers });
         }
         jobs.sort_by_key(|job| (job.at, job.task));
         jobs

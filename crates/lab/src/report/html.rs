@@ -10,6 +10,7 @@ body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem
 table { border-collapse: collapse; margin: 1rem 0; font-size: 0.9rem; }
 th, td { border: 1px solid #d0d7de; padding: 0.3rem 0.6rem; text-align: left; vertical-align: top; }
 th { background: #f6f8fa; position: sticky; top: 0; }
+td:first-child { white-space: nowrap; }
 td.pass { background: #e6f6e9; } td.miss { background: #fde7e7; } td.undecided, td.absent { background: #fff6dc; }
 figure { margin: 1rem 0; } figure svg { max-width: 100%; height: auto; }
 section { border-top: 2px solid #d0d7de; margin-top: 3rem; }

@@ -222,7 +222,8 @@ fn misses(page: &mut String, sections: &[Section], rows: &Rows, results: &[RowRe
     }
 }
 
-/// The first sentence of what a note says of a claim, whose id stands there in bold.
+/// The first sentence of what a note says of a claim, whose id stands there in bold; the figures that stand first, in parentheses, are
+/// on the page already.
 fn sentence(note: &str, claim: &str) -> Option<String> {
     let paragraph = note.split("\n- ").find(|paragraph| {
         let bold = paragraph.split("**").skip(1).step_by(2);
@@ -230,6 +231,11 @@ fn sentence(note: &str, claim: &str) -> Option<String> {
     })?;
     let text = paragraph.rsplit("**").next()?.split_whitespace().collect::<Vec<_>>().join(" ");
     let text = text.trim_start_matches([':', '.', ' ']);
+    let behind = match text.starts_with('(') {
+        true => text.find(").").map_or("", |end| text[end + 2..].trim_start()),
+        false => text,
+    };
+    let text = if behind.is_empty() { text } else { behind };
     let end = text.find(". ").map_or(text.len(), |end| end + 1);
     Some(text[..end].to_owned()).filter(|text| !text.is_empty())
 }
@@ -241,7 +247,7 @@ mod tests {
     #[test]
     fn the_sentence_about_a_claim_is_found_in_a_note() {
         let note = "- **P-1/a** (24 % instead of all). Flows are\n  not paced. More.\n- **P-2**, **P-3**: too few seeds.";
-        assert_eq!(sentence(note, "P-1/a").as_deref(), Some("(24 % instead of all)."));
+        assert_eq!(sentence(note, "P-1/a").as_deref(), Some("Flows are not paced."));
         assert_eq!(sentence(note, "P-3").as_deref(), Some("too few seeds."));
         assert_eq!(sentence(note, "P-4"), None);
     }

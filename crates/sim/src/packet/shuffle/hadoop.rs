@@ -143,6 +143,7 @@ impl Hadoop {
     pub(super) fn arrive(&mut self, now: Time, job: u32) -> Changes {
         let mut changes = Changes::default();
         self.jobs[job as usize].has_arrived = true;
+        self.jobs[job as usize].row.arrival = now;
         let reducers = self.jobs[job as usize].reducers.clone();
         if reducers.is_empty() {
             self.finish(now, job, &mut changes);

@@ -27,7 +27,7 @@ mod world;
 
 use super::SetupError;
 pub use records::{JobRow, ShuffleOutcome};
-pub use setup::{Carrier, Classes, JobPlan, Order, ReducerPlan, ShuffleSetup};
+pub use setup::{After, Carrier, Classes, JobPlan, Order, ReducerPlan, ShuffleSetup};
 
 /// Runs all jobs to their end; tells `watch` about every million events how many are left, and how many events there were.
 ///

@@ -60,8 +60,19 @@ pub struct JobPlan {
     pub task: TaskId,
     /// When its map outputs are there.
     pub at: Time,
+    /// The job that must end before that, if any; then they are there so long after its end.
+    pub after: Option<After>,
     /// In the order in which they want slots.
     pub reducers: Vec<ReducerPlan>,
+}
+
+/// What a job waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct After {
+    /// Its place in [`ShuffleSetup::jobs`].
+    pub job: usize,
+    /// From its end on.
+    pub pause: Duration,
 }
 
 /// A reducer and what it must fetch.

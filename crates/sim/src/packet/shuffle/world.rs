@@ -1,5 +1,7 @@
 //! Events, one after the other.
 
+use std::collections::BTreeMap;
+
 use headwater_baseline::SenderCommand;
 use headwater_machine::{Endpoint, Input, Output};
 use headwater_transport::courier::{LaneId, Request, Schedule, Share};
@@ -33,6 +35,8 @@ enum Message {
 pub(super) struct World {
     setup: ShuffleSetup,
     now: Time,
+    /// Jobs that wait for the end of another.
+    followers: BTreeMap<u32, Vec<u32>>,
     transit: Transit,
     hadoop: Hadoop,
     scheduler: Scheduler,
@@ -68,8 +72,15 @@ impl World {
                 Some(Agents::new(hosts, *limits, config, *pinned))
             }
         };
+        let mut followers: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for (task, job) in (0..).zip(&setup.jobs) {
+            if let Some(after) = job.after {
+                followers.entry(after.job as u32).or_default().push(task);
+            }
+        }
         Ok(World {
             now: Time::ZERO,
+            followers,
             transit,
             connection_of: vec![u32::MAX; hadoop.flows.len()],
             hadoop,
@@ -87,7 +98,7 @@ impl World {
     }
 
     pub(super) fn run(mut self, watch: &mut dyn FnMut(usize, u64)) -> ShuffleOutcome {
-        for (task, job) in (0..).zip(&self.setup.jobs) {
+        for (task, job) in (0..).zip(&self.setup.jobs).filter(|(_, job)| job.after.is_none()) {
             self.transit.agenda.push(job.at.as_nanos(), Event::Start { task });
         }
         let until = self.setup.until.map_or(u64::MAX, Time::as_nanos);
@@ -269,9 +280,18 @@ impl World {
 
     // ---- flows of jobs
 
+    /// A job has ended: those that wait for it are on their way.
+    fn start_followers(&mut self, job: u32) {
+        for task in self.followers.remove(&job).unwrap_or_default() {
+            let pause = self.setup.jobs[task as usize].after.map_or(Duration::ZERO, |after| after.pause);
+            self.transit.agenda.push((self.now + pause).as_nanos(), Event::Start { task });
+        }
+    }
+
     fn apply(&mut self, changes: Changes) {
         self.plan_soon(self.scheduler.follows_flows() && !changes.begin.is_empty());
         self.plan_soon(self.scheduler.follows_jobs() && !changes.ended.is_empty());
+        changes.ended.iter().for_each(|job| self.start_followers(*job));
         for flow in changes.begin {
             match &mut self.agents {
                 None => self.post(Message::Fetch(flow)),
