@@ -113,6 +113,7 @@ install: $(BINARY) ## Install binary, completions, manual pages and systemd unit
 	$(BINARY) man $(DESTDIR)$(MANDIR)
 	install -d $(DESTDIR)$(SYSTEMD_UNIT_DIR)
 	sed 's|@BINDIR@|$(BINDIR)|' packaging/systemd/headwater@.service >$(DESTDIR)$(SYSTEMD_UNIT_DIR)/headwater@.service
+	sed 's|@BINDIR@|$(BINDIR)|' packaging/systemd/headwater-agent.service >$(DESTDIR)$(SYSTEMD_UNIT_DIR)/headwater-agent.service
 	install -D -m 644 packaging/systemd/headwater.sysusers $(DESTDIR)$(SYSUSERS_DIR)/headwater.conf
 	@if [ -e $(DESTDIR)$(SYSCONFDIR)/headwater/config.toml ]; then \
 	  echo "$(DESTDIR)$(SYSCONFDIR)/headwater/config.toml is there already and stays as it is"; \

@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use headwater_control::Identity;
-use headwater_units::NodeId;
-use tokio::sync::mpsc;
+use headwater_units::{NodeId, Rank};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::blocks::Pool;
 use crate::config::AgentConfig;
-use crate::hub::{Hub, Setup};
+use crate::fields::Name;
+use crate::hub::{CoflowId, Hub, Setup, ToHub};
 use crate::link::Dialling;
 use crate::local::Local;
 use crate::peer_frames::ALPN;
@@ -19,7 +20,7 @@ use crate::registry::Registry;
 use crate::roots::Roots;
 use crate::serving::{Counters, Serving};
 use crate::session::Shared;
-use crate::status::{AgentError, AgentStatus};
+use crate::status::{AgentError, AgentStatus, CoflowDemand};
 use crate::tcp;
 
 /// Messages of programs that wait for the hub; more wait in the programs' sockets.
@@ -107,6 +108,21 @@ impl Agent {
         let mut status = self.shared.status().await.unwrap_or_default();
         status.malformed += self.shared.malformed.load(Ordering::Relaxed);
         status
+    }
+
+    /// What its programs fetch, for a scheduler.
+    pub async fn demand(&self) -> Vec<CoflowDemand> {
+        let (answer, answered) = oneshot::channel();
+        let told = self.shared.hub.send(ToHub::Demand(answer)).await;
+        if told.is_err() { Vec::new() } else { answered.await.unwrap_or_default() }
+    }
+
+    /// A scheduler has ranked these coflows, by application and number; others go last. Its word counts for a second.
+    pub async fn order(&self, ranks: impl IntoIterator<Item = ((Name, u64), Rank)>) {
+        let ranks = ranks.into_iter();
+        let ranks = ranks.map(|((application, number), rank)| (CoflowId { application, number }, rank));
+        // An agent that ends needs no order.
+        let _ = self.shared.hub.send(ToHub::Ranks(ranks.collect())).await;
     }
 
     /// Ends it and waits until its sockets are closed.

@@ -35,7 +35,7 @@ use crate::outbox::{Outbox, ToProgram};
 use crate::peer_frames::{FromFetcher, FromSource};
 use crate::peers::Peers;
 use crate::refusal::Refusal;
-use crate::status::{AgentStatus, CoflowStatus, LaneStatus};
+use crate::status::{AgentStatus, CoflowDemand, CoflowStatus, LaneStatus};
 
 pub(crate) use flow::{CoflowId, Wanted};
 use flow::{Flow, State};
@@ -65,6 +65,8 @@ pub(crate) enum ToHub {
     Gone { session: SessionId },
     /// A scheduler has spoken.
     Ranks(Vec<(CoflowId, Rank)>),
+    /// What is fetched?
+    Demand(oneshot::Sender<Vec<CoflowDemand>>),
     /// How is it?
     Status(oneshot::Sender<AgentStatus>),
 }
@@ -78,6 +80,15 @@ pub(crate) struct Setup {
     pub(crate) patience: Duration,
     pub(crate) peers: Peers,
     pub(crate) dialling: Arc<Dialling>,
+}
+
+/// A coflow that is being fetched.
+#[derive(Clone, Copy, Debug, Default)]
+struct Here {
+    /// Flows that are not complete.
+    flows: usize,
+    /// Bytes that have come, of flows that have ended as well.
+    bytes: u64,
 }
 
 /// The hub.
@@ -96,8 +107,8 @@ pub(crate) struct Hub {
     /// Flows that would get more memory if there were more, in the order in which they asked.
     waiting: std::collections::VecDeque<FlowId>,
     ranks: BTreeMap<CoflowId, Rank>,
-    /// Bytes of each coflow that is being fetched, of flows that have ended as well.
-    here: BTreeMap<CoflowId, u64>,
+    /// Coflows that are being fetched.
+    here: BTreeMap<CoflowId, Here>,
     heard_at: Option<Time>,
     next_flow: u64,
     done: u64,
@@ -234,6 +245,7 @@ impl Hub {
                 flows.into_iter().for_each(|flow| drop(self.remove(flow)));
             }
             ToHub::Ranks(ranks) => self.order(ranks),
+            ToHub::Demand(answer) => drop(answer.send(self.demand())),
             ToHub::Status(answer) => drop(answer.send(self.status())),
         }
     }
@@ -262,7 +274,7 @@ impl Hub {
         it.is_new_in(lane, self.links.epoch(lane));
         self.links.send(lane, it.open(flow));
         self.by_name.insert((session, name), flow);
-        self.here.entry(it.coflow()).or_default();
+        self.here.entry(it.coflow().clone()).or_default().flows += 1;
         self.flows.insert(flow, it);
         Ok(())
     }
@@ -331,9 +343,9 @@ impl Hub {
             return;
         }
         (it.state, it.length, it.stamp) = (State::Running, length, stamp);
-        let (coflow, pair) = (it.coflow(), it.pair);
+        let pair = it.pair;
         it.outbox.say(FromAgent::Opened { flow: it.name, length: Bytes::new(length), info });
-        let (size, share) = (Some(Bytes::new(length)), self.share(&coflow));
+        let (size, share) = (Some(Bytes::new(length)), self.share(self.flows[&flow].coflow()));
         self.tell(CourierCommand::Want(Want { flow, pair, size, credit: Bytes::ZERO, share }));
         self.grant(flow);
     }
@@ -348,10 +360,13 @@ impl Hub {
             return;
         }
         self.links.count(lane, bytes.get());
-        *self.here.entry(it.coflow()).or_default() += bytes.get();
-        it.delivery.insert(offset, block);
-        while let Some((offset, block)) = it.delivery.pop() {
+        if let Some(here) = self.here.get_mut(it.coflow()) {
+            here.bytes += bytes.get();
+        }
+        let mut next = it.delivery.insert(offset, block).map(|block| (offset, block));
+        while let Some((offset, block)) = next {
             it.outbox.put(ToProgram::Data { flow, name: it.name, offset, block });
+            next = it.delivery.pop();
         }
         self.tell(CourierCommand::Arrived(Arrival { flow, offset, bytes, last: false }));
     }
@@ -413,9 +428,11 @@ impl Hub {
                 self.links.send(lane, FromFetcher::Close { flow: flow.0 });
             }
         }
-        let coflow = it.coflow();
-        if !self.flows.values().any(|other| other.coflow() == coflow) {
-            self.here.remove(&coflow);
+        if let Some(here) = self.here.get_mut(it.coflow()) {
+            here.flows -= 1;
+            if here.flows == 0 {
+                self.here.remove(it.coflow());
+            }
         }
         Some(it)
     }
@@ -437,7 +454,7 @@ impl Hub {
     fn order(&mut self, ranks: Vec<(CoflowId, Rank)>) {
         self.ranks = ranks.into_iter().collect();
         self.heard_at = Some(self.time());
-        let rank = |it: &Flow| self.ranks.get(&it.coflow()).copied();
+        let rank = |it: &Flow| self.ranks.get(it.coflow()).copied();
         let list = self.flows.iter().filter_map(|(flow, it)| Some((*flow, rank(it)?))).collect();
         self.tell(CourierCommand::Schedule(Schedule::Ranks(list)));
     }
@@ -450,20 +467,40 @@ impl Hub {
         self.links.close_idle(now, |pair| flows.values().any(|it| it.pair == pair));
     }
 
+    fn demand(&self) -> Vec<CoflowDemand> {
+        let mut coflows: BTreeMap<CoflowId, CoflowDemand> = BTreeMap::new();
+        for it in self.flows.values() {
+            let id = it.coflow();
+            let demand = coflows.entry(id.clone()).or_insert_with(|| CoflowDemand {
+                application: id.application.clone(),
+                coflow: id.number,
+                here: Bytes::new(self.here.get(id).map_or(0, |it| it.bytes)),
+                from: BTreeMap::new(),
+            });
+            let left = (it.state == State::Running).then(|| Bytes::new(it.length - it.delivery.passed()));
+            demand
+                .from
+                .entry(it.host().clone())
+                .and_modify(|sum| *sum = sum.zip(left).map(|(sum, left)| sum + left))
+                .or_insert(left);
+        }
+        coflows.into_values().collect()
+    }
+
     fn status(&self) -> AgentStatus {
         let stats = self.courier.stats();
         let ordered = self.is_ordered();
         let mut coflows: BTreeMap<CoflowId, CoflowStatus> = BTreeMap::new();
         for it in self.flows.values() {
             let id = it.coflow();
-            let rank = self.ranks.get(&id).filter(|_| ordered).map(|rank| rank.get());
+            let rank = self.ranks.get(id).filter(|_| ordered).map(|rank| rank.get());
             let status = coflows.entry(id.clone()).or_insert_with(|| CoflowStatus {
                 application: id.application.clone(),
                 coflow: id.number,
                 rank,
                 flows: 0,
                 stalled: 0,
-                bytes: self.here.get(&id).copied().unwrap_or_default(),
+                bytes: self.here.get(id).map_or(0, |it| it.bytes),
                 left: 0,
                 from: Vec::new(),
             });

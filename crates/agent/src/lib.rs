@@ -51,4 +51,4 @@ pub use config::{AgentConfig, Quotas};
 pub use fields::{FrameError, Name};
 pub use peers::{Peer, Peers};
 pub use refusal::Refusal;
-pub use status::{AgentError, AgentStatus, CoflowStatus, LaneStatus};
+pub use status::{AgentError, AgentStatus, CoflowDemand, CoflowStatus, LaneStatus};

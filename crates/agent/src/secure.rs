@@ -13,8 +13,9 @@ use thiserror::Error;
 
 use crate::fields::FrameError;
 
-/// Bytes that one read takes at most.
-const INCOMING: usize = 512 << 10;
+/// Bytes that one read takes at most, of the side that receives data, and of the side that is only asked for it. Both are longer than a
+/// record.
+const INCOMING: (usize, usize) = (512 << 10, 32 << 10);
 /// What a record adds to its plaintext of at most 16 KiB: head, type and tag, generously.
 const RECORD: usize = 16 << 10;
 const ADDED: usize = 64;
@@ -45,6 +46,8 @@ enum Side {
 pub(crate) struct Secure {
     side: Side,
     incoming: Buffer,
+    /// Bytes that `incoming` holds at most.
+    most: usize,
     outgoing: Buffer,
     is_ready: bool,
     is_closed: bool,
@@ -89,16 +92,16 @@ type Take<'a, E> = &'a mut dyn FnMut(&[u8]) -> Result<(), E>;
 impl Secure {
     pub(crate) fn client(config: Arc<ClientConfig>) -> Result<Secure, SecureError> {
         let connection = UnbufferedClientConnection::new(config, streams::server_name())?;
-        Ok(Self::new(Side::Client(Box::new(connection))))
+        Ok(Self::new(Side::Client(Box::new(connection)), INCOMING.0))
     }
 
     pub(crate) fn server(config: Arc<ServerConfig>) -> Result<Secure, SecureError> {
-        Ok(Self::new(Side::Server(Box::new(UnbufferedServerConnection::new(config)?))))
+        Ok(Self::new(Side::Server(Box::new(UnbufferedServerConnection::new(config)?)), INCOMING.1))
     }
 
-    fn new(side: Side) -> Secure {
+    fn new(side: Side, most: usize) -> Secure {
         let (incoming, outgoing) = (Buffer::default(), Buffer::default());
-        Secure { side, incoming, outgoing, is_ready: false, is_closed: false }
+        Secure { side, incoming, most, outgoing, is_ready: false, is_closed: false }
     }
 
     /// The handshake is done on this side.
@@ -122,7 +125,8 @@ impl Secure {
     /// Where bytes of the network are to be put; empty if a record is too long.
     pub(crate) fn space(&mut self) -> &mut [u8] {
         let held = self.incoming.filled().len();
-        self.incoming.room(INCOMING.saturating_sub(held))
+        let room = self.most.saturating_sub(held);
+        &mut self.incoming.room(room)[..room]
     }
 
     /// So many were put there.
@@ -137,7 +141,7 @@ impl Secure {
         self.incoming.end += count;
         self.proceed(None, take)?;
         // A record is much shorter than the buffer: one that fills it never ends.
-        if self.incoming.filled().len() >= INCOMING {
+        if self.incoming.filled().len() >= self.most {
             return Err(SecureError::LongRecord.into());
         }
         Ok(())

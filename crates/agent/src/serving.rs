@@ -33,7 +33,7 @@ const CONNECTIONS: usize = 4_096;
 const OPEN: usize = 65_536;
 const ASKED: usize = 4_096;
 /// Blocks are read and sealed while less than this waits for the network, so many bytes at a time.
-const UNSENT: usize = 512 << 10;
+const UNSENT: usize = 256 << 10;
 const AT_ONCE: usize = 256 << 10;
 
 /// What all connections share.
@@ -153,12 +153,15 @@ struct Connection<'a> {
     stream: Stream,
     flows: BTreeMap<u64, (Arc<Output>, Part)>,
     asked: VecDeque<Asked>,
+    /// Blocks that are to be sealed next, in its first `filled` bytes; it only grows.
     plain: Vec<u8>,
+    filled: usize,
 }
 
 impl<'a> Connection<'a> {
     fn new(serving: &'a Serving, stream: Stream) -> Self {
-        Connection { serving, stream, flows: BTreeMap::new(), asked: VecDeque::new(), plain: Vec::new() }
+        let (flows, asked) = (BTreeMap::new(), VecDeque::new());
+        Connection { serving, stream, flows, asked, plain: Vec::new(), filled: 0 }
     }
 
     async fn run(mut self, early: Vec<u8>) -> Result<(), ServeError> {
@@ -169,11 +172,9 @@ impl<'a> Connection<'a> {
             while let Some(frame) = wishes.frames.pop_front() {
                 self.handle(frame)?;
             }
-            self.plain.clear();
             while self.stream.secure.outgoing().len() < UNSENT && !self.asked.is_empty() {
                 self.fill().await?;
-                self.stream.secure.seal(&self.plain)?;
-                self.plain.clear();
+                self.stream.secure.seal(&self.plain[..self.filled])?;
                 self.stream.write()?;
             }
             let mut take = |plain: &[u8]| assembler.push(plain, &mut |piece| wishes.hear(piece));
@@ -235,44 +236,51 @@ impl<'a> Connection<'a> {
 
     /// Puts the next blocks into `plain`.
     async fn fill(&mut self) -> Result<(), ServeError> {
-        while self.plain.len() < AT_ONCE {
+        self.filled = 0;
+        while self.filled < AT_ONCE {
             let Some(Asked { flow, offset, length }) = self.asked.pop_front() else { return Ok(()) };
             let Some((output, part)) = self.flows.get(&flow) else { continue };
-            let begun = self.plain.len();
-            self.plain.extend_from_slice(&data_head(DATA, flow, offset, length));
-            self.plain.resize(begun + DATA_HEAD + length, 0);
-            let output = output.clone();
-            let at = part.start + offset;
-            let mut read = read_cached(&output, &mut self.plain[begun + DATA_HEAD..], at);
-            if matches!(&read, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
-                // The disk makes nobody else wait.
-                let mut bytes = vec![0; length];
-                let reading = tokio::task::spawn_blocking(move || {
-                    output.file.read_exact_at(&mut bytes, at).map(|()| bytes)
-                });
-                read = match reading.await {
-                    Ok(Ok(bytes)) => {
-                        self.plain[begun + DATA_HEAD..].copy_from_slice(&bytes);
-                        Ok(())
-                    }
-                    Ok(Err(error)) => Err(error),
-                    Err(_) => Err(io::Error::other("a reader panicked")),
-                };
+            let (begun, end) = (self.filled, self.filled + DATA_HEAD + length);
+            if self.plain.len() < end {
+                self.plain.resize(end, 0);
             }
-            if let Err(error) = read {
-                self.plain.truncate(begun);
-                let refusal = match error.kind() {
-                    io::ErrorKind::UnexpectedEof => Refusal::Truncated,
-                    _ => Refusal::Io,
-                };
-                self.flows.remove(&flow);
-                refused(flow, refusal, error.to_string()).emit(&mut self.plain);
-                continue;
+            let (head, body) = self.plain[begun..end].split_at_mut(DATA_HEAD);
+            head.copy_from_slice(&data_head(DATA, flow, offset, length));
+            match read(output, body, part.start + offset).await {
+                Ok(()) => {
+                    self.filled = end;
+                    self.serving.counters.sent.fetch_add(length as u64, Ordering::Relaxed);
+                }
+                Err(error) => {
+                    let refusal = match error.kind() {
+                        io::ErrorKind::UnexpectedEof => Refusal::Truncated,
+                        _ => Refusal::Io,
+                    };
+                    self.flows.remove(&flow);
+                    self.plain.truncate(begun);
+                    refused(flow, refusal, error.to_string()).emit(&mut self.plain);
+                    self.filled = self.plain.len();
+                }
             }
-            self.serving.counters.sent.fetch_add(length as u64, Ordering::Relaxed);
         }
         Ok(())
     }
+}
+
+/// Reads this part of an output; if the disk is needed, nobody else waits for it.
+///
+/// # Errors
+/// `UnexpectedEof` if the file ends, or whatever the disk says.
+async fn read(output: &Arc<Output>, into: &mut [u8], at: u64) -> io::Result<()> {
+    match read_cached(output, into, at) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+        done => return done,
+    }
+    let (output, mut bytes) = (output.clone(), vec![0; into.len()]);
+    let reading =
+        tokio::task::spawn_blocking(move || output.file.read_exact_at(&mut bytes, at).map(|()| bytes));
+    into.copy_from_slice(&reading.await.map_err(io::Error::other)??);
+    Ok(())
 }
 
 impl Wishes {

@@ -1,7 +1,9 @@
 //! What an agent says of itself.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use headwater_units::Bytes;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -85,6 +87,19 @@ pub struct AgentStatus {
     pub malformed: u64,
     /// Times that the scheduler fell silent.
     pub silences: u64,
+}
+
+/// What a scheduler needs to know of a coflow at the host that fetches it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CoflowDemand {
+    /// Whose.
+    pub application: Name,
+    /// Which of the application's.
+    pub coflow: u64,
+    /// Bytes that are here, since it has had flows here without a pause.
+    pub here: Bytes,
+    /// What is left, by the host that it is fetched from; `None` where a flow's length is not known yet.
+    pub from: BTreeMap<Name, Option<Bytes>>,
 }
 
 /// A coflow at the host that fetches it.

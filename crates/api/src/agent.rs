@@ -1,16 +1,16 @@
 //! The daemon `headwater agent`: Courier's agent of a host, with its key, its counters and its end.
 
+mod order;
 mod page;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_agent::{Agent, AgentConfig, AgentError, Name, Peer};
 use headwater_control::Identity;
 
-use super::{AgentListening, AppError, Reloads, Shutdown, Watch, drain, service};
+use super::{AgentListening, AppError, Common, Reloads, Shutdown, Watch, drain, service};
 
 /// The TCP port of agents.
 pub const AGENT_PORT: u16 = 7010;
@@ -22,8 +22,10 @@ pub type ReadPeers = Box<dyn Fn() -> Result<Vec<(Name, Peer)>, AppError> + Send>
 
 /// `headwater agent`.
 pub struct AgentOptions {
-    /// The folder of its key.
-    pub state: PathBuf,
+    /// Options of every command; the agent's key is in the state folder.
+    pub common: Common,
+    /// Address of the controller that orders coflows, as `host:port`; without one there is no order.
+    pub controller: Option<String>,
     /// What the agent itself is told. Its peers are those that `peers` reads.
     pub config: AgentConfig,
     /// The agents of other hosts.
@@ -43,7 +45,7 @@ pub async fn agent(
     watch: &mut dyn Watch,
     ready: impl FnOnce(&AgentListening),
 ) -> Result<(), AppError> {
-    let key = options.state.join("keys").join("agent");
+    let key = options.common.state.join("keys").join("agent");
     let identity = Identity::load_or_create(&key).map_err(|error| AppError::state(&key, error))?;
     let peers = options.config.peers.clone();
     peers.set((options.peers)()?);
@@ -54,6 +56,10 @@ pub async fn agent(
     let agent = Arc::new(Agent::open(options.config, Arc::new(identity)).map_err(failed)?);
     let page = match options.metrics {
         Some(at) => Some(page::start(at, agent.clone()).await?),
+        None => None,
+    };
+    let order = match &options.controller {
+        Some(at) => Some(order::follow(&options.common, at, agent.clone(), peers.clone()).await?),
         None => None,
     };
     let congestion = agent.status().await.congestion;
@@ -77,6 +83,9 @@ pub async fn agent(
     for task in [page, alive].into_iter().flatten() {
         task.abort();
         let _ = task.await;
+    }
+    if let Some(order) = order {
+        order.end().await;
     }
     // Programs fetch elsewhere what is not theirs yet.
     agent.end().await;

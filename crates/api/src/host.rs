@@ -24,7 +24,7 @@ use headwater_control::{ControlConfig, ControlEndpoint, Link, Pins};
 use headwater_controller::ControllerConfig;
 use headwater_store::{BlockHashes, NameFacts, SourceFile};
 use headwater_units::{Duration, NodeId, ObjectId, PathId};
-use headwater_wire::{Control, Holding, NodeInfo, Spoiled, ToNode};
+use headwater_wire::{CoflowRank, Control, Holding, NodeInfo, Spoiled, ToNode};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::AbortHandle;
 
@@ -91,6 +91,8 @@ struct State {
     on_invitations: Option<UnboundedSender<(PathId, ToNode)>>,
     /// Listeners for news of the casts that this process has asked for.
     on_casts: Vec<UnboundedSender<(PathId, ToNode)>>,
+    /// Who is told of the order of coflows.
+    on_ranks: Option<UnboundedSender<Vec<CoflowRank>>>,
     /// This node fetches what it is invited to, and says so.
     keeps: bool,
     asked: names::Asked,

@@ -61,6 +61,7 @@ pub use events::{Event, Events, Outcome, TransferId, TransferKind};
 pub use experiments::{Experiments, Sent, TimelineOptions, Tuning};
 pub use fetch::source_label;
 pub use forget::forget;
+pub use headwater_controller::CoflowPolicy;
 pub use keep_many::{KeepManyOptions, KeepManyResult, keep_many};
 pub use local::{gc, ls, rm, status};
 pub use node::{Config, ControllerAt, Node, NodeKind};

@@ -5,14 +5,17 @@ use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use headwater_agent::client::Client;
 use headwater_agent::{AgentConfig, Name, Peer};
 use headwater_api::{AGENT_PORT, AgentListening, AgentOptions, AppError, Reloads, Shutdown};
 use headwater_units::{Bytes, NodeId};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::Failure;
 use super::output::Terminal;
 use super::settings::Settings;
+use super::tables::Table;
 use super::usage::UsageError;
 use super::values::{HostPort, Listen};
 
@@ -62,6 +65,9 @@ pub(crate) struct AgentArgs {
     /// Congestion control, where the kernel has it
     #[arg(long, value_name = "NAME", default_value = "dctcp")]
     congestion: String,
+    /// The controller that orders coflows: HOST or HOST:PORT [default port: 7000] [default: no order]
+    #[arg(long, value_name = "ADDR")]
+    controller: Option<HostPort>,
     /// Answer Prometheus and health checks at this address, as in 127.0.0.1:9465: /metrics, /healthz, /readyz
     #[arg(long, value_name = "ADDR")]
     metrics: Option<Listen>,
@@ -69,8 +75,8 @@ pub(crate) struct AgentArgs {
 
 impl AgentArgs {
     fn options(&self, settings: &Settings) -> Result<AgentOptions, UsageError> {
-        let state = settings.state()?;
-        let socket = self.socket.clone().unwrap_or_else(|| state.join("agent.sock"));
+        let common = settings.common()?;
+        let socket = self.socket.clone().unwrap_or_else(|| common.state.join("agent.sock"));
         let listen =
             self.listen.map_or_else(|| headwater_api::wildcard(AGENT_PORT), |listen| listen.at(AGENT_PORT));
         let mut config = AgentConfig::new(listen, socket);
@@ -92,7 +98,14 @@ impl AgentArgs {
             Some(file) => read_peers(file),
             None => Ok(Vec::new()),
         });
-        Ok(AgentOptions { state, config, peers, metrics: self.metrics.map(|at| at.at(METRICS_PORT)) })
+        let controller = self.controller.as_ref().map(|at| at.with_port(headwater_api::CONTROLLER_PORT));
+        Ok(AgentOptions {
+            common,
+            controller,
+            config,
+            peers,
+            metrics: self.metrics.map(|at| at.at(METRICS_PORT)),
+        })
     }
 }
 
@@ -117,6 +130,70 @@ fn ready_words(it: &AgentListening) -> String {
         it.socket.display(),
         it.fingerprint,
         it.congestion
+    )
+}
+
+/// What an agent of this machine says of itself.
+pub(crate) fn status(socket: &Path) -> Result<Value, AppError> {
+    let failed = |reason: String| AppError::Unreachable {
+        who: socket.display().to_string(),
+        reason: format!("{reason}: does an agent run, and is this user in its socket's group?"),
+    };
+    let text = Client::status(socket).map_err(|error| failed(error.to_string()))?;
+    serde_json::from_str(&text).map_err(|error| failed(error.to_string()))
+}
+
+/// Coflows, who waits for whom, and connections.
+pub(crate) fn status_table(status: &Value) -> String {
+    let text = |of: &Value, key: &str| match &of[key] {
+        Value::String(text) => text.clone(),
+        Value::Null => "-".to_owned(),
+        other => other.to_string(),
+    };
+    let bytes = |of: &Value, key: &str| Bytes::new(of[key].as_u64().unwrap_or_default()).to_string();
+    let list = |key: &str| status[key].as_array().cloned().unwrap_or_default();
+    let mut coflows = Table::new(&[
+        "APPLICATION",
+        " COFLOW",
+        " RANK",
+        " FLOWS",
+        " WITHOUT CREDIT",
+        " HERE",
+        " LEFT",
+        "WAITS FOR",
+    ]);
+    for it in list("coflows") {
+        let from = it["from"].as_array().map(|hosts| hosts.iter().filter_map(Value::as_str).collect());
+        let from: Vec<&str> = from.unwrap_or_default();
+        coflows.row([
+            text(&it, "application"),
+            text(&it, "coflow"),
+            text(&it, "rank"),
+            text(&it, "flows"),
+            text(&it, "stalled"),
+            bytes(&it, "bytes"),
+            bytes(&it, "left"),
+            from.join(" "),
+        ]);
+    }
+    let mut lanes = Table::new(&["HOST", " CLASS", " LANE", "UP", " RECEIVED"]);
+    for it in list("lanes") {
+        let up = if it["up"] == true { "yes" } else { "no" };
+        let numbers = (text(&it, "class"), text(&it, "number"));
+        lanes.row([text(&it, "host"), numbers.0, numbers.1, up.to_owned(), bytes(&it, "bytes")]);
+    }
+    let order = if status["ordered"] == true { "a scheduler's order" } else { "no order" };
+    let ecn = if status["ecn"] == true { "with ECN" } else { "without ECN" };
+    let memory = (bytes(status, "memory_used"), bytes(status, "memory_most"));
+    format!(
+        "{order}; congestion control {} {ecn}; memory {}, at most {} so far; {} outputs of {} applications\n\n{}\n{}",
+        text(status, "congestion"),
+        memory.0,
+        memory.1,
+        text(status, "outputs"),
+        text(status, "applications"),
+        coflows.render(""),
+        lanes.render("")
     )
 }
 
@@ -149,6 +226,23 @@ fn read_peers(file: &Path) -> Result<Vec<(Name, Peer)>, AppError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_status_says_who_waits_for_whom() {
+        let coflow = serde_json::json!({
+            "application": "job", "coflow": 7, "rank": 2, "flows": 3, "stalled": 1, "bytes": 2048, "left": 1024,
+            "from": ["host-a", "host-b"],
+        });
+        let lane = serde_json::json!({"host": "host-a", "class": 0, "number": 0, "up": true, "bytes": 2048});
+        let table = status_table(&serde_json::json!({
+            "ordered": true, "congestion": "dctcp", "ecn": true, "coflows": [coflow], "lanes": [lane],
+        }));
+        let row = table.lines().find(|line| line.starts_with("job")).unwrap();
+        let cells: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(cells[..5], ["job", "7", "2", "3", "1"]);
+        assert!(row.ends_with("host-a host-b"), "{table}");
+        assert!(table.contains("a scheduler's order; congestion control dctcp with ECN"), "{table}");
+    }
 
     #[test]
     fn a_list_of_agents_is_read_and_what_is_wrong_with_it_is_named() {

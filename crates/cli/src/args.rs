@@ -27,6 +27,7 @@ pub(crate) use self::debug::{DebugCommand, DecodeArgs, SymbolsArgs};
 pub(crate) use self::demo::DemoArgs;
 pub(crate) use self::experiments::{TimelineFlags, TuningFlag};
 use self::flags::Global;
+pub(crate) use self::flags::{CoflowFlag, CoflowOrder};
 pub(crate) use self::get::GetArgs;
 use self::itself::{CompletionsArgs, ConfigArgs, ManArgs};
 pub(crate) use self::store::{ForgetArgs, GcArgs, LsArgs, PutArgs, RmArgs, StatusArgs};

@@ -45,7 +45,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 #[cfg(feature = "laboratory")]
 use self::args::TcpCommand;
-use self::args::{Cli, Command, DebugCommand};
+use self::args::{Cli, Command, DebugCommand, StatusArgs};
 use self::output::Terminal;
 use self::pages::Part;
 use self::resolve::{Wanted, data_on_stdout};
@@ -384,6 +384,10 @@ async fn act(
         Command::Gc(args) => {
             let result = unless_stopped(shutdown, headwater_api::gc(settings.gc(args)?)).await?;
             terminal.result(&result, || tables::collected(&result))?;
+        }
+        Command::Status(StatusArgs { agent: Some(socket), .. }) => {
+            let status = tokio::task::block_in_place(|| agent::status(socket))?;
+            terminal.result(&status, || agent::status_table(&status))?;
         }
         Command::Status(args) => {
             let part = Part { only: args.only.clone(), page: args.page };

@@ -7,17 +7,17 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use headwater_api::{
-    CONTROLLER_PORT, Cast, Common, Config, ControllerAt, ControllerOptions, ControllerSettings, Experiments,
-    ForgetOptions, GcOptions, Get, NODE_PORT, NodeKind, Output, Put, QueryOptions, Reload, RmOptions,
-    Rollout, ServeOptions, Where,
+    CONTROLLER_PORT, Cast, CoflowPolicy, Common, Config, ControllerAt, ControllerOptions, ControllerSettings,
+    Experiments, ForgetOptions, GcOptions, Get, NODE_PORT, NodeKind, Output, Put, QueryOptions, Reload,
+    RmOptions, Rollout, ServeOptions, Where,
 };
 use headwater_experiment::scenario::{self, TransportSpec};
 use headwater_units::{BitRate, Duration};
 use headwater_wire::{CastWish, Class, CodePoints, SpreadRule};
 
 use super::args::{
-    CastArgs, ControllerArgs, ForgetArgs, GcArgs, GetArgs, NodeArgs, PlanArgs, PutArgs, RmArgs, ServeArgs,
-    TimelineFlags, TuningFlag, UpArgs, WhomFlags,
+    CastArgs, CoflowFlag, CoflowOrder, ControllerArgs, ForgetArgs, GcArgs, GetArgs, NodeArgs, PlanArgs,
+    PutArgs, RmArgs, ServeArgs, TimelineFlags, TuningFlag, UpArgs, WhomFlags,
 };
 use super::experiments;
 use super::network;
@@ -163,13 +163,15 @@ impl Settings {
 
     pub(crate) fn up(&self, args: &UpArgs) -> Result<Config, UsageError> {
         // The first machine of a cluster answers where controllers are looked for.
-        self.any_node(self.measured(&args.timeline, &args.tuning)?.0, None, CONTROLLER_PORT)
+        let controller = ControllerAt::Here(self.controller_settings(args.coflows));
+        self.any_node(self.measured(&args.timeline, &args.tuning)?.0, controller, CONTROLLER_PORT)
     }
 
     pub(crate) fn node(&self, args: &NodeArgs) -> Result<Config, UsageError> {
         match self.controller() {
             Some(join) => {
-                self.any_node(self.measured(&args.timeline, &args.tuning)?.0, Some(join), NODE_PORT)
+                let controller = ControllerAt::Elsewhere(join);
+                self.any_node(self.measured(&args.timeline, &args.tuning)?.0, controller, NODE_PORT)
             }
             None => wrong(
                 "a node needs a controller: give --join ADDR, or use `headwater up` on the first machine",
@@ -177,18 +179,19 @@ impl Settings {
         }
     }
 
-    fn any_node(&self, common: Common, join: Option<String>, port: u16) -> Result<Config, UsageError> {
-        let controller = match join {
-            Some(join) => ControllerAt::Elsewhere(join),
-            None => ControllerAt::Here(self.controller_settings()),
-        };
+    fn any_node(&self, common: Common, controller: ControllerAt, port: u16) -> Result<Config, UsageError> {
         let (metrics, drain) = (self.metrics(), self.drain());
         let kind = NodeKind::Resident { controller, listen: Some(self.listen(port)), metrics, drain };
         Ok(Config { common, quota: self.values.quota, kind })
     }
 
-    fn controller_settings(&self) -> ControllerSettings {
+    fn controller_settings(&self, coflows: CoflowFlag) -> ControllerSettings {
         ControllerSettings {
+            coflows: match coflows.coflow_order {
+                CoflowOrder::Aalo => CoflowPolicy::Aalo,
+                CoflowOrder::Sincronia => CoflowPolicy::Sincronia,
+                CoflowOrder::Varys => CoflowPolicy::Varys,
+            },
             equal_theta: self.values.equal_theta.unwrap_or_default(),
             groups: self.values.groups.clone().map(|groups| groups.0),
             max_sources: self.values.max_sources.map(|count| count.0),
@@ -200,7 +203,7 @@ impl Settings {
             common: self.measured(&TimelineFlags::default(), &args.tuning)?.0,
             listen: self.listen(CONTROLLER_PORT),
             metrics: self.metrics(),
-            settings: self.controller_settings(),
+            settings: self.controller_settings(args.coflows),
             network: args.topology.as_deref().map(network::read).transpose()?,
         })
     }

@@ -39,6 +39,18 @@ impl GroupRange {
     }
 }
 
+/// By which policy coflows are ordered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CoflowPolicy {
+    /// By what each has sent so far. Needs no sizes.
+    #[default]
+    Aalo,
+    /// By bottleneck, select, scale, iterate, over what is left.
+    Sincronia,
+    /// By Varys' smallest effective bottleneck first, as an order: rates would need pacing at the sources.
+    Varys,
+}
+
 /// Settings of a controller; every default says where it comes from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControllerConfig {
@@ -143,6 +155,8 @@ pub struct ControllerConfig {
     pub signal_fan_out: usize,
     /// Time for which a cable that was found cut is left out of trees: 60 s.
     pub cut_for: Duration,
+    /// By which policy coflows are ordered that agents fetch: Aalo's, which needs no sizes.
+    pub coflows: CoflowPolicy,
     /// Maximum number of casts at the same time: 256.
     pub max_casts: usize,
     /// Maximum number of receivers of a cast: 16,384.
@@ -209,6 +223,7 @@ impl Default for ControllerConfig {
             cast_news: Duration::from_millis(200),
             cast_away: Duration::from_secs(10),
             network: None,
+            coflows: CoflowPolicy::default(),
             tree_credit: 48,
             tree_store: Bytes::new(512_000),
             tree_heartbeat: Duration::from_millis(100),

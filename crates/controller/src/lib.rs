@@ -57,12 +57,13 @@ pub use self::commands::{
     CastBegun, ControllerCommand, ControllerEvent, NameRecord, StandingRecord, TaskFlow, TaskGroup,
     TaskRecord,
 };
-pub use self::config::{ControllerConfig, ControllerStats, GroupRange};
+pub use self::config::{CoflowPolicy, ControllerConfig, ControllerStats, GroupRange};
 pub use self::network::{HostAddresses, NetworkError, NetworkSpec, SignallingMode};
 pub use self::view::{CastView, ControllerView, FlowStanding, FlowStatus, NodeView, ObjectView, TaskView};
 
 use self::casts::{Below, Casts};
 use self::catalog::Catalog;
+use self::coflows::Coflows;
 use self::deliveries::{Deliveries, Progress};
 use self::network::Network;
 use self::recovery::Recovery;
@@ -74,6 +75,7 @@ use self::weights::Planner;
 
 mod casts;
 mod catalog;
+mod coflows;
 mod commands;
 mod config;
 mod deliveries;
@@ -104,6 +106,7 @@ pub struct Controller {
     swarms: Swarms,
     casts: Casts,
     standing_casts: StandingCasts,
+    coflows: Coflows,
     /// If it is known.
     network: Option<Network>,
     recovery: Recovery,
@@ -141,6 +144,7 @@ impl Controller {
             swarms: Swarms::default(),
             casts: Casts::default(),
             standing_casts: StandingCasts::default(),
+            coflows: Coflows::default(),
             network: config.network.as_ref().and_then(|spec| Network::new(spec).ok()),
             recovery: Recovery::default(),
             planner: Planner::default(),
@@ -225,6 +229,10 @@ impl Controller {
                         },
                     );
                 }
+                None => turn.stats.strangers += 1,
+            },
+            ToController::Coflows(totals) => match catalog.peer_at(path) {
+                Some(_) => self.coflows.report(turn, path, totals),
                 None => turn.stats.strangers += 1,
             },
             ToController::Claim(claim) => match catalog.node_at(path) {
@@ -493,9 +501,11 @@ impl Endpoint for Controller {
                 return catalog.open_path(path, node);
             }
             Input::Command(ControllerCommand::PathLost { path }) => {
+                self.coflows.lost(path);
                 self.path_lost(now, path);
             }
             Input::Command(ControllerCommand::PathLeft { path }) => {
+                self.coflows.lost(path);
                 self.path_left(now, path);
             }
             Input::Command(ControllerCommand::Restore(record)) => deliveries.restore(turn, catalog, *record),

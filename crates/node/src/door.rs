@@ -8,7 +8,7 @@
 //! | any | who it is and what it holds, about itself only |
 //! | controller | orders to this node, its sources and its receivers |
 //! | source | to the controller of this process: reports of sources on their flows |
-//! | caller | to the controller of this process: messages of sources, receivers and askers of casts; to its sources: orders to send to the caller itself |
+//! | caller | to the controller of this process: messages of sources, receivers, agents and askers of casts; to its sources: orders to send to the caller itself |
 //!
 //! The door knows links, not tasks. The machine that a message is for checks its subject: a source takes orders about a flow only
 //! from the path that made the flow, a receiver listens only to the controller that it has asked, and a controller takes messages about
@@ -80,7 +80,8 @@ impl Peer {
                 | ToNode::Casting(_)
                 | ToNode::CastRefused { .. }
                 | ToNode::StandingCastChanged { .. }
-                | ToNode::CastAtRates { .. } => self.as_(&[Role::Controller]),
+                | ToNode::CastAtRates { .. }
+                | ToNode::CoflowRanks(_) => self.as_(&[Role::Controller]),
             },
             Control::Source(order) => match order {
                 ToSource::Push(push) => match self.role {
@@ -137,6 +138,7 @@ impl Peer {
             | ToController::UrgentCast(..)
             | ToController::StopCast { .. }
             | ToController::StandingCast { .. }
+            | ToController::Coflows(_)
             | ToController::Fetched(_) => self.as_(&[Role::Caller]),
         }
     }

@@ -7,6 +7,7 @@
 
 mod address;
 mod cast;
+mod coflows;
 mod limits;
 mod naming;
 mod node;
@@ -28,6 +29,7 @@ pub use cast::{
     GroupQuestion, Invitation, MAX_NAMED, MAX_NEWS, MAX_REASON, MemberNews, MemberStanding, RateNews,
     StandingCast, TreeOrder, TreeRepair, WhyUnicast,
 };
+pub use coflows::{CoflowName, CoflowRank, CoflowTotal, CoflowTotals, MAX_COFLOWS, MAX_PAIRS, PairTotal};
 pub use limits::{MAX_FLOWS, MAX_NAME};
 pub use naming::{Claim, ClaimRule, NameStands, Naming};
 pub use node::{Holding, MAX_LABEL, MAX_LABELS, NodeInfo};

@@ -39,14 +39,15 @@ pub use code_point::{
     DSCP_SECOND, DSCP_THIRD, DSCP_TRIMMED, class_of,
 };
 pub use control::{
-    AtRates, Cast, CastNews, CastRoute, CastWish, Claim, ClaimRule, Control, ControlError, Delivery,
-    FetchEnd, Fetched, FlowGrant, FlowReport, FlowRole, FlowSecret, FlowView, GroupInvitation, GroupQuestion,
-    Holding, Invitation, MAX_CONTROL, MAX_FLOWS, MAX_LABEL, MAX_LABELS, MAX_NAME, MAX_NAMED, MAX_NEWS,
-    MAX_REASON, MAX_SIGNALLED, MarkSignal, MemberNews, MemberStanding, NameStands, Naming, NodeInfo, Outcome,
-    Precedence, Push, RateNews, RateTerms, Refusal, Request, Signal, SignalBranch, Signalled, Spoiled,
-    SpreadRule, StandingCast, Start, ToController, ToNode, ToReceiver, ToSource, TransferOrder,
-    TransferReport, TreeOrder, TreeRepair, TreeUpdate, Urgency, WhyUnicast, WhyUnscheduled, answer_key,
-    answer_tags, resolve_address,
+    AtRates, Cast, CastNews, CastRoute, CastWish, Claim, ClaimRule, CoflowName, CoflowRank, CoflowTotal,
+    CoflowTotals, Control, ControlError, Delivery, FetchEnd, Fetched, FlowGrant, FlowReport, FlowRole,
+    FlowSecret, FlowView, GroupInvitation, GroupQuestion, Holding, Invitation, MAX_COFLOWS, MAX_CONTROL,
+    MAX_FLOWS, MAX_LABEL, MAX_LABELS, MAX_NAME, MAX_NAMED, MAX_NEWS, MAX_PAIRS, MAX_REASON, MAX_SIGNALLED,
+    MarkSignal, MemberNews, MemberStanding, NameStands, Naming, NodeInfo, Outcome, PairTotal, Precedence,
+    Push, RateNews, RateTerms, Refusal, Request, Signal, SignalBranch, Signalled, Spoiled, SpreadRule,
+    StandingCast, Start, ToController, ToNode, ToReceiver, ToSource, TransferOrder, TransferReport,
+    TreeOrder, TreeRepair, TreeUpdate, Urgency, WhyUnicast, WhyUnscheduled, answer_key, answer_tags,
+    resolve_address,
 };
 pub use cumulative::{AckVector, Cumulative};
 pub use datagram::{Body, Datagram, FinReason, Parsed, emit, parse, parse_trimmed, peek_tree};

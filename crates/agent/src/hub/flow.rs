@@ -45,6 +45,7 @@ pub(super) struct Flow {
     pub(super) user: u32,
     pub(super) pair: PairId,
     wanted: Wanted,
+    coflow: CoflowId,
     pub(super) outbox: Outbox,
     pub(super) state: State,
     /// Zero until it runs.
@@ -69,12 +70,14 @@ impl Flow {
         credit: Bytes,
         outbox: Outbox,
     ) -> Self {
+        let coflow = CoflowId { application: wanted.application.clone(), number: wanted.coflow };
         Flow {
             session,
             name,
             user,
             pair,
             wanted,
+            coflow,
             outbox,
             state: State::Opening,
             length: 0,
@@ -88,8 +91,8 @@ impl Flow {
         }
     }
 
-    pub(super) fn coflow(&self) -> CoflowId {
-        CoflowId { application: self.wanted.application.clone(), number: self.wanted.coflow }
+    pub(super) fn coflow(&self) -> &CoflowId {
+        &self.coflow
     }
 
     pub(super) fn host(&self) -> &Name {

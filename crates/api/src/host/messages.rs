@@ -8,7 +8,7 @@ use headwater_control::{Link, Unread};
 use headwater_node as node;
 use headwater_udp::GroupAddr;
 use headwater_units::{Duration, PathId};
-use headwater_wire::{Control, GroupQuestion, NodeInfo, ToController, ToNode, resolve_address};
+use headwater_wire::{CoflowRank, Control, GroupQuestion, NodeInfo, ToController, ToNode, resolve_address};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -122,6 +122,13 @@ impl Host {
         heard
     }
 
+    /// From now on hands over the order of coflows that agents fetch.
+    pub(crate) fn hear_ranks(&self) -> UnboundedReceiver<Vec<CoflowRank>> {
+        let (to, heard) = unbounded_channel();
+        self.state().on_ranks = Some(to);
+        heard
+    }
+
     /// Tells everybody that this node fetches what it is invited to ([`Host::hear_invitations`]).
     pub(crate) fn keeps(&self) {
         let mut state = self.state();
@@ -153,6 +160,11 @@ impl Host {
             ) => {
                 for to in &self.state().on_casts {
                     let _ = to.send((path, word.clone()));
+                }
+            }
+            Control::Node(ToNode::CoflowRanks(ranks)) => {
+                if let Some(to) = &self.state().on_ranks {
+                    let _ = to.send(ranks);
                 }
             }
             Control::Node(ToNode::InstallTree(_) | ToNode::RemoveTree { .. } | ToNode::Signal(_))

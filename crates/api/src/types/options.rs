@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use headwater_controller::{ControllerConfig, GroupRange, NetworkSpec};
+use headwater_controller::{CoflowPolicy, ControllerConfig, GroupRange, NetworkSpec};
 use headwater_units::{BitRate, Duration, NodeId, Theta};
 use headwater_wire::CodePoints;
 
@@ -132,6 +132,8 @@ pub struct ControllerSettings {
     pub max_sources: Option<u8>,
     /// Addresses for the groups of casts; those of `GroupRange::ORGANIZATION` and `GroupRange::SITE` if absent.
     pub groups: Option<Vec<GroupRange>>,
+    /// By which policy coflows are ordered that agents fetch.
+    pub coflows: CoflowPolicy,
 }
 
 impl ControllerSettings {
@@ -139,6 +141,7 @@ impl ControllerSettings {
         let config = common.experiments.controller_config(self.equal_theta.then_some(Theta::ONE));
         ControllerConfig {
             max_sources: self.max_sources.unwrap_or(config.max_sources),
+            coflows: self.coflows,
             groups: self.groups.clone().unwrap_or_else(|| config.groups.clone()),
             ..config
         }

@@ -6,8 +6,8 @@ use clap::Args;
 
 use super::experiments::{TimelineFlags, TuningFlag};
 use super::flags::{
-    DrainFlag, ListenFlag, MachineFlags, MetricsFlag, NameFlag, NodeNameFlag, PlanningFlags, QuotaFlag,
-    SendingFlags, TrustFlag,
+    CoflowFlag, DrainFlag, ListenFlag, MachineFlags, MetricsFlag, NameFlag, NodeNameFlag, PlanningFlags,
+    QuotaFlag, SendingFlags, TrustFlag,
 };
 use super::{EXPERIMENT, NETWORK};
 use crate::settings::Layer;
@@ -33,6 +33,8 @@ pub(crate) struct UpArgs {
     sending: SendingFlags,
     #[command(flatten)]
     planning: PlanningFlags,
+    #[command(flatten)]
+    pub(crate) coflows: CoflowFlag,
     #[command(flatten)]
     metrics: MetricsFlag,
     #[command(flatten)]
@@ -67,6 +69,8 @@ pub(crate) struct ControllerArgs {
     listen: ListenFlag,
     #[command(flatten)]
     planning: PlanningFlags,
+    #[command(flatten)]
+    pub(crate) coflows: CoflowFlag,
     #[command(flatten)]
     metrics: MetricsFlag,
     /// File that describes the network; casts then use its trees

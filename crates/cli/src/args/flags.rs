@@ -303,6 +303,25 @@ impl PlanningFlags {
     }
 }
 
+/// How a controller orders what agents fetch.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct CoflowFlag {
+    /// Order of the coflows that agents fetch, where they name this controller
+    #[arg(long, value_name = "POLICY", default_value = "aalo", help_heading = NETWORK)]
+    pub(crate) coflow_order: CoflowOrder,
+}
+
+/// A policy that gives an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum CoflowOrder {
+    /// By what each has sent so far; needs no sizes
+    Aalo,
+    /// By bottleneck, select, scale, iterate, over what is left
+    Sincronia,
+    /// The smallest effective bottleneck first
+    Varys,
+}
+
 #[derive(Clone, Debug, Args)]
 pub(crate) struct QuotaFlag {
     /// Maximum total size of stored objects, as in 500GiB [default: the disk's]

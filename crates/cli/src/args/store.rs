@@ -130,8 +130,12 @@ impl ForgetArgs {
   headwater status
   headwater status --watch
   headwater status --only rack=r7 --page 2
-  headwater status --controller 10.0.0.1 --json")]
+  headwater status --controller 10.0.0.1 --json
+  headwater status --agent /run/headwater-agent/agent.sock")]
 pub(crate) struct StatusArgs {
+    /// Show an agent of this machine instead, by its socket: its coflows, the most important first, and its connections
+    #[arg(long, value_name = "SOCKET", value_hint = clap::ValueHint::FilePath, conflicts_with_all = ["watch", "only", "page"])]
+    pub(crate) agent: Option<std::path::PathBuf>,
     /// Show it again and again, every TIME, until interrupted
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1s")]
     pub(crate) watch: Option<Duration>,

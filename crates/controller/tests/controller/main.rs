@@ -2,6 +2,7 @@
 
 mod casts;
 mod chaos;
+mod coflows;
 mod departures;
 mod flows;
 mod harness;

@@ -32,6 +32,15 @@ impl Varys {
     pub fn minimum_rates(ports: Ports) -> Varys {
         Varys { ports, work_conserving: false }
     }
+
+    /// The smallest effective bottleneck first, as ranks: for those who cannot pace flows.
+    ///
+    /// # Errors
+    /// [`PlanError`] if a size is hidden, a port does not exist, or a list is out of order.
+    pub fn order(&self, demand: &PortDemand) -> Result<PortPlan, PlanError> {
+        demand.check(self.ports.len())?;
+        Ok(PortPlan::in_order(demand, &by_bottleneck(&self.ports, demand)?))
+    }
 }
 
 impl Policy<PortDemand, PortPlan> for Varys {

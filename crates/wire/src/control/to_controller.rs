@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::limits::{MAX_FLOWS, MAX_NAME, check, weight};
 use super::{
-    Cast, Claim, Delivery, Fetched, Holding, Naming, NodeInfo, Outcome, Refusal, Signalled, Spoiled,
-    SpreadRule, StandingCast, Urgency,
+    Cast, Claim, CoflowTotals, Delivery, Fetched, Holding, Naming, NodeInfo, Outcome, Refusal, Signalled,
+    Spoiled, SpreadRule, StandingCast, Urgency,
 };
 use crate::Class;
 
@@ -175,6 +175,10 @@ pub enum ToController {
     UrgentRequest(Request, Urgency),
     /// As [`ToController::Cast`], and how much it matters.
     UrgentCast(Cast, Urgency),
+
+    // ---- the agent of a host, of what it fetches
+    /// Totals of its coflows. Said again and again; each is answered.
+    Coflows(CoflowTotals),
 }
 
 impl ToController {
@@ -207,6 +211,7 @@ impl ToController {
             }
             ToController::Cast(cast) | ToController::UrgentCast(cast, _) => cast.within_bounds(),
             ToController::StandingCast { cast, .. } => cast.within_bounds(),
+            ToController::Coflows(totals) => totals.within_bounds(),
             ToController::Fetched(fetched) => fetched.within_bounds(),
             ToController::Signalled(signalled) => signalled.within_bounds(),
             ToController::Named(naming) => naming.within_bounds(),

@@ -6,7 +6,10 @@ use headwater_units::FlowId;
 use serde::{Deserialize, Serialize};
 
 use super::address::resolve_address;
-use super::{AtRates, CastNews, GroupQuestion, Invitation, NameStands, Refusal, Signal, TreeOrder};
+use super::coflows::ranks_within_bounds;
+use super::{
+    AtRates, CastNews, CoflowRank, GroupQuestion, Invitation, NameStands, Refusal, Signal, TreeOrder,
+};
 
 /// A message to a node, or to whoever asked for a cast.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,6 +55,9 @@ pub enum ToNode {
         /// How it does.
         how: AtRates,
     },
+    /// In which order an agent's coflows go: those of its last report that have a rank. At most
+    /// [`MAX_COFLOWS`](super::MAX_COFLOWS).
+    CoflowRanks(Vec<CoflowRank>),
 }
 
 impl ToNode {
@@ -71,7 +77,8 @@ impl ToNode {
             | ToNode::Casting(_)
             | ToNode::CastRefused { .. }
             | ToNode::StandingCastChanged { .. }
-            | ToNode::CastAtRates { .. } => {}
+            | ToNode::CastAtRates { .. }
+            | ToNode::CoflowRanks(_) => {}
         }
     }
 
@@ -83,6 +90,7 @@ impl ToNode {
             ToNode::Signal(signal) => signal.within_bounds(),
             ToNode::NameStands(stands) => stands.within_bounds(),
             ToNode::Casting(news) => news.within_bounds(),
+            ToNode::CoflowRanks(ranks) => ranks_within_bounds(ranks),
             ToNode::StopFetch { .. }
             | ToNode::RemoveTree { .. }
             | ToNode::CastRefused { .. }

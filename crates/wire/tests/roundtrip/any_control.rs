@@ -218,6 +218,19 @@ fn cast() -> impl Strategy<Value = Control> {
             Control::Controller(ToController::StandingCast { number, cast, stands })
         }),
         any::<u64>().prop_map(|number| Control::Node(ToNode::StandingCastChanged { number })),
+        (any::<u64>(), "[a-z0-9_]{0,64}", 0..9_usize, any::<bool>()).prop_map(
+            |(number, text, count, answers)| {
+                let name = CoflowName { application: text.clone(), number };
+                if answers {
+                    let rank = CoflowRank { name, rank: Rank::new(count as u32) };
+                    return Control::Node(ToNode::CoflowRanks(vec![rank; count]));
+                }
+                let left = (count > 3).then_some(Bytes::new(number));
+                let pairs = vec![PairTotal { from: text.clone(), left }; count];
+                let coflows = vec![CoflowTotal { name, here: Bytes::new(number), pairs }; count];
+                Control::Controller(ToController::Coflows(CoflowTotals { host: text, coflows }))
+            }
+        ),
         (any::<u64>(), bytes(), 0..3u8).prop_map(|(request, bytes, how)| {
             let how = [Spoiled::Changed, Spoiled::Unreadable, Spoiled::Wrong][usize::from(how)];
             match request % 2 {

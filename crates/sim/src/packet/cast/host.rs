@@ -341,7 +341,8 @@ impl Host {
                 | ToNode::Casting(_)
                 | ToNode::CastRefused { .. }
                 | ToNode::StandingCastChanged { .. }
-                | ToNode::CastAtRates { .. },
+                | ToNode::CastAtRates { .. }
+                | ToNode::CoflowRanks(_),
             ) => {}
             control => self.node.on_control(now, path, control),
         }
