@@ -133,7 +133,8 @@ proptest! {
         let bytes = emitted(|out| program.emit(out));
         prop_assert_eq!(length(&bytes, u32::MAX).unwrap(), Some(bytes.len()));
         prop_assert_eq!(FromProgram::parse(&bytes).unwrap(), program);
-        prop_assert_eq!(Heard::parse(&emitted(|out| agent.emit(out))).unwrap(), Heard::Frame(agent));
+        let bytes = emitted(|out| agent.emit(out));
+        prop_assert_eq!(Heard::parse(&bytes).unwrap(), Heard::Frame(agent));
         prop_assert_eq!(FromFetcher::parse(&emitted(|out| fetcher.emit(out))).unwrap(), fetcher);
         prop_assert_eq!(FromSource::parse(&emitted(|out| source.emit(out))).unwrap(), source);
     }
