@@ -166,8 +166,14 @@ impl Scheduler {
                 }),
             }
         }
-        demand
+        in_order(demand)
     }
+}
+
+/// Coflows by arrival, as policies want them: jobs that wait for others do not arrive in the order of their numbers.
+fn in_order(mut demand: PortDemand) -> PortDemand {
+    demand.coflows.sort_by_key(|coflow| (coflow.arrival, coflow.task));
+    demand
 }
 
 /// One flow for all that is left of a job between two hosts.
@@ -189,5 +195,5 @@ fn all_left(hadoop: &Hadoop) -> PortDemand {
             flows: left.map(flow).collect(),
         }
     });
-    PortDemand { coflows: coflows.filter(|coflow| !coflow.flows.is_empty()).collect() }
+    in_order(PortDemand { coflows: coflows.filter(|coflow| !coflow.flows.is_empty()).collect() })
 }
