@@ -103,7 +103,8 @@ pub struct Arrival {
     pub offset: Bytes,
     /// What came of it; less than what was asked for if the flow ends there, or the rest is to be asked for again.
     pub bytes: Bytes,
-    /// The flow ends with it. Only those of unknown size need it.
+    /// The flow ends with it, exactly behind its bytes. Only those of unknown size need it; of a block that begins behind the end it is not
+    /// said.
     pub last: bool,
 }
 

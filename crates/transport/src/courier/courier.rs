@@ -232,8 +232,13 @@ impl<S: Selection> Courier<S> {
             Some(lane) if lane.running.is_some() => lane.out = 0,
             _ => drop(self.lanes.remove(&id)),
         }
-        if let Some(pair) = self.pairs.get_mut(&id.pair) {
-            pair.lose(id, self.block);
+        let complete = self.pairs.get_mut(&id.pair).map(|pair| pair.lose(id, self.block));
+        for flow in complete.unwrap_or_default() {
+            self.pair_of.remove(&flow);
+            self.events.push_back(CourierEvent::Done { flow });
+        }
+        if self.pairs.get(&id.pair).is_some_and(Pair::is_empty) {
+            self.pairs.remove(&id.pair);
         }
         self.changed = true;
         self.rouse(id.pair);

@@ -91,8 +91,8 @@ impl Member {
         self.size == Some(0)
     }
 
-    /// What was asked for in this lane is to be asked for again.
-    pub(super) fn lose(&mut self, lane: LaneId) {
+    /// What was asked for in this lane is to be asked for again; whether the flow is complete by that.
+    pub(super) fn lose(&mut self, lane: LaneId) -> bool {
         let lost: Vec<(u64, u64)> =
             self.out.iter().filter(|(_, (_, by))| *by == lane).map(|(at, (len, _))| (*at, *len)).collect();
         for (offset, len) in lost {
@@ -102,6 +102,7 @@ impl Member {
                 self.again.insert(offset, len);
             }
         }
+        self.is_complete()
     }
 
     /// The lanes by which blocks are to come, one for each.

@@ -87,12 +87,13 @@ impl Pair {
         Some(landed)
     }
 
-    /// What was asked for in a lane will not come.
-    pub(super) fn lose(&mut self, lane: LaneId, block: u64) {
+    /// What was asked for in a lane will not come. Flows of which nothing was to come but what lies behind their end are complete.
+    pub(super) fn lose(&mut self, lane: LaneId, block: u64) -> Vec<FlowId> {
         let flows: Vec<FlowId> = self.members.keys().copied().collect();
-        for flow in flows {
-            self.change(flow, block, |member| member.lose(lane));
-        }
+        let lose = |pair: &mut Self, flow| pair.change(flow, block, |member| member.lose(lane)) == Some(true);
+        let complete: Vec<FlowId> = flows.into_iter().filter(|flow| lose(self, *flow)).collect();
+        complete.iter().for_each(|flow| drop(self.remove(*flow)));
+        complete
     }
 
     /// Members that can ask for a block, or wait for one: who waits for credit alone needs no lane.
