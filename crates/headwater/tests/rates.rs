@@ -87,7 +87,7 @@ fn seconds(ended: Ended) -> f64 {
 #[test]
 fn all_have_it_at_the_rate_that_the_switch_grants() {
     let Some(_alone) = alone() else { return };
-    let cluster = Cluster::around(200, 32 * MIB, GRANTS, true);
+    let cluster = Cluster::around(200, 96 * MIB, GRANTS, true);
     let before = cluster.dropped();
     let mut cast = cluster.cast(&["--all"]);
     let (mut rates, mut favoured) = (Vec::new(), false);
@@ -100,7 +100,7 @@ fn all_have_it_at_the_rate_that_the_switch_grants() {
     }
     let result = complete(cast.end(PATIENCE));
     let copies = number(&result["copies"]);
-    let ideal = 32.0 * MIB as f64 * 8.0 * FRAMES / 200e6;
+    let ideal = 96.0 * MIB as f64 * 8.0 * FRAMES / 200e6;
     let last = number(&result["last_seconds"]) / ideal;
     println!("{copies:.4} copies, last at {last:.3} of ideal, rates said {rates:?}; {}", result["why"]);
     assert_eq!((&result["via"], &result["unscheduled"]), (&Value::from("rates"), &Value::Null));
@@ -176,7 +176,7 @@ fn a_network_that_does_not_keep_its_word_is_found_out() {
     let Some(_alone) = alone() else { return };
     let cluster = Cluster::around(20, 8 * MIB, "", true);
     let slow = ["rate", "5Mbit/s"].map(str::to_owned);
-    cluster.net.fault("sw-h3", &slow).unwrap();
+    cluster.net.fault("switch-h3", &slow).unwrap();
     let ended = cluster.cast(&["--all"]).end(PATIENCE);
     let said = ended.log.clone();
     let result = complete(ended);

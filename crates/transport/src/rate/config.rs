@@ -77,6 +77,8 @@ pub struct FallbackConfig {
     pub long: f64,
     /// Longer than the shortest by this at least: less may be the hosts' own delay. 100 us.
     pub jitter: Duration,
+    /// A queue stands for so long at least, however short round trips are: less may be a host's that is stopped at times. Zero.
+    pub lasts: Duration,
 }
 
 /// A precedence as [`headwater_policy`] has it.
@@ -131,7 +133,13 @@ impl Default for ProbeConfig {
 
 impl Default for FallbackConfig {
     fn default() -> Self {
-        FallbackConfig { loss: 0.02, round_trips: 10, long: 2.0, jitter: Duration::from_micros(100) }
+        FallbackConfig {
+            loss: 0.02,
+            round_trips: 10,
+            long: 2.0,
+            jitter: Duration::from_micros(100),
+            lasts: Duration::ZERO,
+        }
     }
 }
 
@@ -145,7 +153,8 @@ impl RateSourceConfig {
     /// Of hosts whose programs are woken some milliseconds late at times: round trips are no sign of a queue until they are longer by more
     /// than that, and a rate so low that a symbol waits for longer than a wake-up may be late is asked about with probes.
     pub fn on_hosts() -> Self {
-        let fallback = FallbackConfig { jitter: Duration::from_millis(20), ..FallbackConfig::default() };
+        let (jitter, lasts) = (Duration::from_millis(20), Duration::from_secs(1));
+        let fallback = FallbackConfig { jitter, lasts, ..FallbackConfig::default() };
         let longest_gap = Duration::from_millis(50);
         RateSourceConfig { fallback: Some(fallback), longest_gap, ..RateSourceConfig::default() }
     }

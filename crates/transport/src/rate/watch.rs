@@ -99,7 +99,7 @@ impl Watch {
         }
         let (since, ones) = self.long.get_or_insert((now, 0));
         *ones += 1;
-        *ones >= LONG_ONES && now.since(*since) >= span
+        *ones >= LONG_ONES && now.since(*since) >= span.max(config.lasts)
     }
 
     /// The transfer is paused: nothing of what queues is its own.
@@ -164,6 +164,20 @@ mod tests {
         };
         assert_eq!(verdict(long(10, 50)), Some((2000, WhyFallback::StandingQueue)));
         assert_eq!(verdict(long(10, 19)), None, "nine of them only");
+    }
+
+    #[test]
+    fn on_hosts_a_queue_stands_for_a_second_at_least() {
+        let config = crate::rate::RateSourceConfig::on_hosts().fallback.expect("hosts look for it");
+        let (mut watch, mut found) = (Watch::default(), None);
+        for nth in 0..400u64 {
+            // From 1 s on.
+            let trip = if nth < 100 { us(400) } else { us(25_000) };
+            let heard = Heard { number: nth, lost: 0, sample: Some(trip), is_symbol: true };
+            found = found
+                .or(watch.on_answer(after(10_000 * nth), &heard, us(400), &config).map(|why| (nth, why)));
+        }
+        assert_eq!(found, Some((200, WhyFallback::StandingQueue)));
     }
 
     #[test]

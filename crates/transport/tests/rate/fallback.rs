@@ -72,6 +72,19 @@ fn offers_that_are_raised_behind_the_switch_end_in_a_fallback() {
     assert!(net.rates().iter().all(|(_, rate)| *rate <= net.setup.link), "its own link bounds it");
 }
 
+/// Goal: one slow receiver among fast ones, whichever it is and however early it is found out, keeps nobody from the object.
+#[test]
+fn a_single_narrow_port_among_wide_ones_is_found_out() {
+    for (narrow, room, rate) in [(1, 2, 250), (3, 2, 250), (2, 100, 100), (4, 300, 250)] {
+        let setup = Setup { ports: None, room, ..Setup::group(4) };
+        let mut net = suspicious(setup).net();
+        net.network.links[narrow].line = headwater_testkit::Line::Rate(mbps(rate));
+        net.finish();
+        assert!(net.fell_back.len() >= 1, "{narrow}, {room}, {rate}");
+        assert!(net.receptions.iter().all(|it| it.done().is_some() && it.ended));
+    }
+}
+
 /// Goal: a port that is a little too narrow, with a deep buffer, loses nothing; its queue stands.
 #[test]
 fn a_standing_queue_falls_back_too() {

@@ -120,8 +120,8 @@ fn urgency(n: u64) -> Urgency {
         3 => TransferOrder::Fair,
         _ => TransferOrder::Stated(Rank::of(n)),
     };
-    let deadline = (n % 5 == 0).then_some(Duration::from_nanos(n));
-    Urgency { precedence: Precedence { order, drops_late: n % 2 == 0 }, deadline }
+    let deadline = (n.is_multiple_of(5)).then_some(Duration::from_nanos(n));
+    Urgency { precedence: Precedence { order, drops_late: n.is_multiple_of(2) }, deadline }
 }
 
 /// What is said about casts.
@@ -343,8 +343,8 @@ fn cast() -> impl Strategy<Value = Control> {
                 rate: BitRate::new(n / 2),
                 rank: Rank::of(n),
                 left: Bytes::new(n / 3),
-                paused: (n % 2 == 0).then_some(Duration::from_nanos(n)),
-                least: (n % 3 == 0).then_some((FlowId(!n), BitRate::new(n / 5))),
+                paused: (n.is_multiple_of(2)).then_some(Duration::from_nanos(n)),
+                least: (n.is_multiple_of(3)).then_some((FlowId(!n), BitRate::new(n / 5))),
             };
             let transfers = flows.into_iter().map(report).collect();
             Control::Controller(ToController::Transfers { transfers })

@@ -125,6 +125,7 @@ impl Blocks {
             node: grant.node,
             index: grant.index,
             of: grant.of.max(1),
+            grouped: grant.group.is_some(),
             detached: false,
             heard: true,
             cleared: false,

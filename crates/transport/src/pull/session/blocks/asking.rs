@@ -151,7 +151,8 @@ impl Blocks {
             let taken = others.map(|(_, run)| run.gone + run.coming).max().unwrap_or(0);
             let stride = u32::from(it.of);
             let mut start = class_of(*number, it.index, it.of);
-            while asked.begun_before && start < here.source_symbols() && here.has(start) {
+            // The members of a group have one run together, and not all of them have the same of a block that was begun before.
+            while asked.begun_before && !it.grouped && start < here.source_symbols() && here.has(start) {
                 start += stride;
             }
             (start + stride * taken, stride)

@@ -16,6 +16,8 @@ pub(super) struct FlowView {
     pub(super) node: NodeId,
     pub(super) index: u8,
     pub(super) of: u8,
+    /// Its receiver belongs, or belonged, to a group.
+    pub(super) grouped: bool,
     /// It has left its group.
     pub(super) detached: bool,
     /// It has been heard since it was given up last.
@@ -156,6 +158,7 @@ mod tests {
                 node: NodeId([n as u8; 32]),
                 index: n as u8,
                 of: 3,
+                grouped: false,
                 detached: false,
                 heard: has(0),
                 cleared: has(1),
