@@ -26,7 +26,7 @@ pub(crate) fn hadoop(bytes: &[u8]) -> Result<Vec<Range>, Refusal> {
 /// # Errors
 /// [`Refusal::BadIndex`].
 pub(crate) fn spark(bytes: &[u8]) -> Result<Vec<Range>, Refusal> {
-    if bytes.len() < 8 || bytes.len() % 8 != 0 {
+    if bytes.len() < 8 || !bytes.len().is_multiple_of(8) {
         return Err(Refusal::BadIndex);
     }
     let offsets = numbers(bytes);
