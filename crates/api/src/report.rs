@@ -88,7 +88,7 @@ fn cast_line(cast: &CastView, all: &[CastView], address: &dyn Fn(&NodeId) -> Str
         least_receiver: rates.and_then(|it| it.least.map(|(node, _)| address(&node))),
         least_offer: rates.and_then(|it| it.least.map(|(_, offer)| offer)),
         paused_seconds: rates.and_then(|it| it.paused).map(Duration::as_secs_f64),
-        behind: rates.and_then(|it| it.behind).map(|number| named(number)),
+        behind: rates.and_then(|it| it.behind).map(named),
         finish_seconds: rates.and_then(|it| it.finish).map(Duration::as_secs_f64),
         deadline_seconds: cast.deadline.map(Duration::as_secs_f64),
         unscheduled: cast.unscheduled.map(unscheduled_in_words),

@@ -84,6 +84,7 @@ pub struct NodeConfig {
 
 /// Events from the data thread to the rest of the process.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "control messages are rare")]
 pub enum NodeEvent {
     /// A machine sends this over a control path.
     Control(PathId, Control),

@@ -1,7 +1,8 @@
 //! Casts at the rate that switches compute (PAM), in namespaces around a software switch whose ports, and those of the hosts, grant rates.
 //!
 //! Needs the right to make namespaces, or else is skipped with the reason. Only causes and counts are asserted: how fast a cast is depends
-//! on what else this machine does, and is printed.
+//! on what else this machine does, and is printed. Where the switch did not keep time it may have lost what no queue dropped, and delayed
+//! what no queue held; then nothing follows from a run, which is skipped as "machine too busy".
 #![allow(clippy::disallowed_methods, reason = "drives real processes on a real clock")]
 
 #[path = "cluster/casting.rs"]
@@ -74,6 +75,15 @@ impl Cluster {
         self.process(0, &format!("cast-{name}"), &[&words, flags].concat())
     }
 
+    /// Whether the switch kept time, so that the run counts.
+    fn kept_time(&self) -> bool {
+        let validity = self.net.switch().snapshot().unwrap().validity;
+        if !validity.valid {
+            eprintln!("skipped: machine too busy: {validity:?}");
+        }
+        validity.valid
+    }
+
     fn dropped(&self) -> u64 {
         self.net.switch().snapshot().unwrap().links.iter().map(|link| link.port.dropped).sum()
     }
@@ -87,7 +97,7 @@ fn seconds(ended: Ended) -> f64 {
 #[test]
 fn all_have_it_at_the_rate_that_the_switch_grants() {
     let Some(_alone) = alone() else { return };
-    let cluster = Cluster::around(200, 96 * MIB, GRANTS, true);
+    let cluster = Cluster::around(200, 32 * MIB, GRANTS, true);
     let before = cluster.dropped();
     let mut cast = cluster.cast(&["--all"]);
     let (mut rates, mut favoured) = (Vec::new(), false);
@@ -100,14 +110,17 @@ fn all_have_it_at_the_rate_that_the_switch_grants() {
     }
     let result = complete(cast.end(PATIENCE));
     let copies = number(&result["copies"]);
-    let ideal = 96.0 * MIB as f64 * 8.0 * FRAMES / 200e6;
+    let ideal = 32.0 * MIB as f64 * 8.0 * FRAMES / 200e6;
     let last = number(&result["last_seconds"]) / ideal;
     println!("{copies:.4} copies, last at {last:.3} of ideal, rates said {rates:?}; {}", result["why"]);
+    (1..=RECEIVERS).for_each(|host| assert!(cluster.has(host), "host {host}"));
+    if !cluster.kept_time() {
+        return;
+    }
     assert_eq!((&result["via"], &result["unscheduled"]), (&Value::from("rates"), &Value::Null));
     assert!((1.0..1.1).contains(&copies), "{result:#}");
     assert_eq!(cluster.dropped(), before);
     assert!(favoured, "some port has favoured the transfer while it ran");
-    (1..=RECEIVERS).for_each(|host| assert!(cluster.has(host), "host {host}"));
     let links = cluster.net.status().unwrap().links;
     assert!(links.iter().all(|link| link.allocator.is_some()), "hosts' own ports grant rates too");
 }
@@ -135,13 +148,16 @@ fn the_smaller_of_two_goes_first() {
     }
     let (small, big) = (seconds(small.end(PATIENCE)), seconds(big.end(PATIENCE)));
     println!("smaller {small:.2} s, {:.2} of {solo:.2} s alone; larger {big:.2} s", small / solo);
+    if !cluster.kept_time() {
+        return;
+    }
     assert!(small < big, "{small} and {big}");
     assert!(paused && behind, "the larger one has waited for the smaller one, and said so");
 }
 
 /// Two casts whose sizes are as 2 : 1. The first one has all the time there is, the second one must be there in the time that it takes
-/// alone and half of that again. Exit code and result of the second one.
-fn with_a_deadline(policy: &str) -> (Option<i32>, Value) {
+/// alone and half of that again. Exit code and result of the second one, if the run counts.
+fn with_a_deadline(policy: &str) -> Option<(Option<i32>, Value)> {
     let cluster = Cluster::around(40, 12 * MIB, GRANTS, true);
     cluster.put("urgent", 6 * MIB, 2);
     let policy = ["--policy", policy];
@@ -152,14 +168,14 @@ fn with_a_deadline(policy: &str) -> (Option<i32>, Value) {
     }
     let urgent = cluster.cast_of("urgent", &[&policy[..], &["--deadline", "2.3s"]].concat()).end(PATIENCE);
     complete(long.end(PATIENCE));
-    (urgent.code, urgent.last.unwrap())
+    cluster.kept_time().then(|| (urgent.code, urgent.last.unwrap()))
 }
 
 /// Goal: with earliest deadline first a cast is in time that is late where all share alike; the exit code says so.
 #[test]
 fn a_deadline_is_kept_that_fair_sharing_misses() {
     let Some(_alone) = alone() else { return };
-    let [edf, fair] = ["edf", "fair"].map(with_a_deadline);
+    let [Some(edf), Some(fair)] = ["edf", "fair"].map(with_a_deadline) else { return };
     let last = |result: &Value| number(&result["last_seconds"]);
     println!("edf {:.2} s, fair {:.2} s, deadline 2.3 s", last(&edf.1), last(&fair.1));
     for (code, result) in [&edf, &fair] {
@@ -234,6 +250,6 @@ fn casts_leave_the_link_to_tcp() {
             "{congestion}: {beside:.1} Mbit/s beside two casts, {solo:.1} alone ({:.3}); casts {lasts:.2?} s",
             beside / solo
         );
-        assert!(beside > 0.5 * solo, "{congestion}: {beside} of {solo}");
+        assert!(!cluster.kept_time() || beside > 0.5 * solo, "{congestion}: {beside} of {solo}");
     }
 }

@@ -73,7 +73,7 @@ struct Sent {
 enum What {
     Datagram(Vec<u8>),
     Packet(Packet),
-    Control(Control),
+    Control(Box<Control>),
 }
 
 impl Carried for Sent {}
@@ -227,7 +227,7 @@ impl Net {
     fn arrive(&mut self, Sent { from, to, what }: Sent) {
         let (now, node) = (self.network.now(), &mut self.hosts[to].node);
         match what {
-            What::Control(control) => return self.order(to, control),
+            What::Control(control) => return self.order(to, *control),
             What::Datagram(bytes) => {
                 let arrived =
                     Arrived { bytes: &bytes, from: address(from), ecn: Ecn::NotEct, trimmed: false };
@@ -375,7 +375,7 @@ impl Net {
                 let legs: Vec<Leg> = self.legs.iter().filter(|leg| leg.to == host).cloned().collect();
                 for leg in &legs {
                     let push = Control::Source(ToSource::Push(self.push(leg)));
-                    self.send(host, leg.from, What::Control(push));
+                    self.send(host, leg.from, What::Control(Box::new(push)));
                 }
                 let of = legs.len() as u8;
                 let grants = legs.iter().zip(0..).map(|(leg, index)| {
@@ -386,11 +386,11 @@ impl Net {
                 let (number, task) = (request.request, TaskId(request.request));
                 let grants = grants.collect();
                 let accepted = self.object.accepted(number, task, RARELY, self.delivery, grants);
-                self.send(host, host, What::Control(accepted));
+                self.send(host, host, What::Control(Box::new(accepted)));
             }
             Control::Controller(ToController::Fin { task, .. }) => {
                 let control = Control::Receiver(ToReceiver::FinAck { task: *task });
-                self.send(host, host, What::Control(control));
+                self.send(host, host, What::Control(Box::new(control)));
             }
             _ => {}
         }
