@@ -117,6 +117,16 @@ pub(crate) fn status(report: &StatusReport, part: &Part) -> String {
 }
 
 /// What is being cast; nothing if nothing is.
+/// Whether a deadline was met, and why a cast did not go on at computed rates.
+fn judged(result: &CastResult) -> String {
+    let deadline = result.deadline_seconds.zip(result.deadline_met).map(|(deadline, met)| {
+        let how = if met { "met" } else { "MISSED" };
+        format!("  deadline of {deadline:.2} s {how}\n")
+    });
+    let why = result.unscheduled.as_ref().map(|why| format!("  {why}\n"));
+    deadline.into_iter().chain(why).collect()
+}
+
 /// How a cast does at the rate that switches compute, and against its deadline.
 fn rates(cast: &CastLine) -> String {
     let mut says = Vec::new();
@@ -385,13 +395,7 @@ pub(crate) fn cast(result: &CastResult) -> String {
     if !result.waves.is_empty() {
         text += &waves(&result.waves);
     }
-    if let (Some(deadline), Some(met)) = (result.deadline_seconds, result.deadline_met) {
-        let how = if met { "met" } else { "MISSED" };
-        let _ = writeln!(text, "  deadline of {deadline:.2} s {how}");
-    }
-    if let Some(why) = &result.unscheduled {
-        let _ = writeln!(text, "  {why}");
-    }
+    text += &judged(result);
     if let (Some(first), Some(median), Some(last)) =
         (result.first_seconds, result.median_seconds, result.last_seconds)
     {
@@ -692,6 +696,11 @@ mod tests {
                 failed: 1,
                 multicast_bytes: Bytes::mib(64),
                 age_seconds: 1.25,
+                paused_seconds: Some(0.5),
+                behind: Some("urgent".into()),
+                least_receiver: Some("10.0.0.3:7001".into()),
+                least_offer: Some(BitRate::new(5_000_000)),
+                deadline_seconds: Some(9.0),
                 ..CastLine::default()
             }],
             standing: vec![StandingLine {
@@ -705,7 +714,7 @@ mod tests {
             "standing cast model: to each node with zone=eu that joins",
             "alpha  010101010101  10.0.0.1:7001  100.0 Mbit/s         -  r7    zone=eu        3     1.0  down",
             "\nalpha: nothing merges\u{fffd} them\n",
-            "\ncast model: 2 of 4 receivers have it after 1.2 s, 1 will not; 64.0 MiB of 256.0 MiB sent to the group; multicast: all hear it\n\ntask",
+            "\ncast model: 2 of 4 receivers have it after 1.2 s, 1 will not; 64.0 MiB of 256.0 MiB sent to the group; multicast: all hear it\n  paused for 0.5 s behind urgent; 10.0.0.3:7001 offers least, 5.0 Mbit/s; deadline at 9.0 s\n\ntask",
             "task 4: model to beta, 64.0 MiB of 256.0 MiB (25.0 %), 98.2 Mbit/s, 16 s left, limited by path",
             "  10.0.0.1:7001  98.2 Mbit/s  20.0 %   1.25  delay  1500.0 us    12.3  waits for its disk",
         ] {
