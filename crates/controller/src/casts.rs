@@ -6,6 +6,8 @@
 //!       |                                    `--------------+--------------------------------------+--> by overlay: Running
 //!       `---------------------------------------------------------------------------------------------------------> Running
 //! ```
+//! A group whose rate switches are to compute, and do not, goes from Running to Opening once, as a pulled one ([`by_rates`]).
+//!
 //! The receivers fetch by ordinary tasks. The cast chooses the route that serves them ([`cast::Route`]), one at a time. A cast does
 //! not survive a restart of its controller. Its tasks do, and a receiver that is asked again does not fetch what it has.
 

@@ -58,8 +58,7 @@ impl Known<'_> {
     pub(crate) fn delivery(&self, request: &Request, task: &Task, starts: &[Option<Start>]) -> Delivery {
         let window = pulled_window(starts, task.facts.symbol_size);
         match request.delivery {
-            // Trees are not asked for, they are given to a group. Nor are rates: they are of use only where the network's switches compute
-            // them, and no network says so yet.
+            // Trees and computed rates are not asked for: they are given to the receivers of a cast where the network has them.
             None | Some(Delivery::Trees { .. } | Delivery::Rate { .. }) => {
                 self.choose(request, task, starts, window)
             }

@@ -1,10 +1,11 @@
 //! What is said about a cast: one object that many nodes are to have (SCDP §III-E, the controller's part).
 //!
 //! ```text
-//!   whoever asks -- Cast, StopCast --> controller -- Fetch, StopFetch --> nodes
-//!                <- Casting, -------             <- Request, Fetched ----
-//!                   CastRefused                  -- ProbeGroup --------> source
-//!                                                <- GroupProbed --------
+//!   whoever asks -- Cast, UrgentCast, -> controller -- Fetch, StopFetch --> nodes
+//!                   StopCast                     <- Request, Fetched ----
+//!                <- Casting, -------             -- ProbeGroup --------> source
+//!                   CastAtRates,                 <- GroupProbed --------
+//!                   CastRefused                  <- Transfers ----------
 //!                                                -- TreeOrder, RemoveTree -> nodes on trees
 //!                                                <- TreeReady, Silent ---
 //!                                                -- Signal ------------> source, and from node to node
