@@ -1,8 +1,8 @@
 //! Casts at the rate that switches compute (PAM), in namespaces around a software switch whose ports, and those of the hosts, grant rates.
 //!
 //! Needs the right to make namespaces, or else is skipped with the reason. Only causes and counts are asserted: how fast a cast is depends
-//! on what else this machine does, and is printed. Where the switch did not keep time it may have lost what no queue dropped, and delayed
-//! what no queue held; then nothing follows from a run, which is skipped as "machine too busy".
+//! on what else this machine does, and is printed. A switch that does not keep time loses what no queue has dropped, and delays what no queue
+//! has held: nothing follows from a cast that has gone back to pulls then, which is skipped as "machine too busy".
 #![allow(clippy::disallowed_methods, reason = "drives real processes on a real clock")]
 
 #[path = "cluster/casting.rs"]
@@ -75,7 +75,12 @@ impl Cluster {
         self.process(0, &format!("cast-{name}"), &[&words, flags].concat())
     }
 
-    /// Whether the switch kept time, so that the run counts.
+    /// Whether a cast went at computed rates all the way, or has another reason to stop than that the switch did not keep time.
+    fn counts(&self, result: &Value) -> bool {
+        result["unscheduled"].is_null() || self.kept_time()
+    }
+
+    /// Whether the switch kept time.
     fn kept_time(&self) -> bool {
         let validity = self.net.switch().snapshot().unwrap().validity;
         if !validity.valid {
@@ -114,12 +119,12 @@ fn all_have_it_at_the_rate_that_the_switch_grants() {
     let last = number(&result["last_seconds"]) / ideal;
     println!("{copies:.4} copies, last at {last:.3} of ideal, rates said {rates:?}; {}", result["why"]);
     (1..=RECEIVERS).for_each(|host| assert!(cluster.has(host), "host {host}"));
-    if !cluster.kept_time() {
+    if !cluster.counts(&result) {
         return;
     }
     assert_eq!((&result["via"], &result["unscheduled"]), (&Value::from("rates"), &Value::Null));
     assert!((1.0..1.1).contains(&copies), "{result:#}");
-    assert_eq!(cluster.dropped(), before);
+    assert!(!cluster.kept_time() || cluster.dropped() == before, "no queue drops anything");
     assert!(favoured, "some port has favoured the transfer while it ran");
     let links = cluster.net.status().unwrap().links;
     assert!(links.iter().all(|link| link.allocator.is_some()), "hosts' own ports grant rates too");
@@ -146,9 +151,11 @@ fn the_smaller_of_two_goes_first() {
             behind |= line["behind"] == "smaller";
         }
     }
-    let (small, big) = (seconds(small.end(PATIENCE)), seconds(big.end(PATIENCE)));
+    let [small, big] = [small, big].map(|cast| complete(cast.end(PATIENCE)));
+    let count = [&small, &big].into_iter().all(|result| cluster.counts(result));
+    let [small, big] = [small, big].map(|result| number(&result["last_seconds"]));
     println!("smaller {small:.2} s, {:.2} of {solo:.2} s alone; larger {big:.2} s", small / solo);
-    if !cluster.kept_time() {
+    if !count {
         return;
     }
     assert!(small < big, "{small} and {big}");
@@ -167,8 +174,9 @@ fn with_a_deadline(policy: &str) -> Option<(Option<i32>, Value)> {
         std::thread::sleep(Duration::from_millis(20));
     }
     let urgent = cluster.cast_of("urgent", &[&policy[..], &["--deadline", "2.3s"]].concat()).end(PATIENCE);
-    complete(long.end(PATIENCE));
-    cluster.kept_time().then(|| (urgent.code, urgent.last.unwrap()))
+    let (long, result) = (complete(long.end(PATIENCE)), urgent.last.unwrap());
+    let counts = cluster.counts(&long) && cluster.counts(&result);
+    counts.then_some((urgent.code, result))
 }
 
 /// Goal: with earliest deadline first a cast is in time that is late where all share alike; the exit code says so.
@@ -250,6 +258,6 @@ fn casts_leave_the_link_to_tcp() {
             "{congestion}: {beside:.1} Mbit/s beside two casts, {solo:.1} alone ({:.3}); casts {lasts:.2?} s",
             beside / solo
         );
-        assert!(!cluster.kept_time() || beside > 0.5 * solo, "{congestion}: {beside} of {solo}");
+        assert!(beside > 0.5 * solo, "{congestion}: {beside} of {solo}");
     }
 }
