@@ -14,7 +14,7 @@ pub(crate) const LONGEST: u64 = 24 << 20;
 /// # Errors
 /// [`Refusal::BadIndex`].
 pub(crate) fn hadoop(bytes: &[u8]) -> Result<Vec<Range>, Refusal> {
-    let records = bytes.len().checked_sub(8).filter(|len| len % 24 == 0).ok_or(Refusal::BadIndex)?;
+    let records = bytes.len().checked_sub(8).filter(|len| len.is_multiple_of(24)).ok_or(Refusal::BadIndex)?;
     let numbers = numbers(&bytes[..records]);
     let range = |of: &[u64]| Range { offset: Bytes::new(of[0]), length: Bytes::new(of[2]), info: of[1] };
     let ranges: Vec<Range> = numbers.chunks_exact(3).map(range).collect();
