@@ -25,7 +25,7 @@ struct Daemon {
 
 impl Daemon {
     fn start(command: &mut Command) -> Daemon {
-        let mut child = command.arg("--json").spawn().unwrap();
+        let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         Daemon { child, ready: serde_json::from_str(&line).unwrap() }
@@ -64,7 +64,7 @@ fn an_agent_says_where_it_is_shows_its_status_reads_its_list_again_and_leaves_no
     let peers = folder.path().join("agents.toml");
     std::fs::write(&peers, "").unwrap();
     let mut command = headwater(folder.path());
-    command.args(["agent", "--listen", "127.0.0.1:0", "--peers"]).arg(&peers);
+    command.args(["agent", "--json", "--listen", "127.0.0.1:0", "--peers"]).arg(&peers);
     let mut agent = Daemon::start(&mut command);
     let socket = PathBuf::from(agent.said("socket"));
     assert_eq!(socket, folder.path().join("agent.sock"));
@@ -108,7 +108,7 @@ fn a_controller_orders_what_an_agent_fetches() {
     const EACH: u64 = 1 << 20;
     let folder = tempfile::tempdir().unwrap();
     let mut command = headwater(&folder.path().join("controller"));
-    command.args(["controller", "--listen", "127.0.0.1:0", "--coflow-order", "sincronia"]);
+    command.args(["controller", "--json", "--listen", "127.0.0.1:0", "--coflow-order", "sincronia"]);
     let controller = Daemon::start(&mut command);
     let (data, peers) = (folder.path().join("data"), folder.path().join("agents.toml"));
     std::fs::create_dir(&data).unwrap();
@@ -116,7 +116,14 @@ fn a_controller_orders_what_an_agent_fetches() {
     let agents: Vec<Daemon> = ["a", "b"]
         .map(|name| {
             let mut command = headwater(&folder.path().join(name));
-            command.args(["agent", "--listen", "127.0.0.1:0", "--controller", controller.said("address")]);
+            command.args([
+                "agent",
+                "--json",
+                "--listen",
+                "127.0.0.1:0",
+                "--controller",
+                controller.said("address"),
+            ]);
             command.arg("--root").arg(&data).arg("--peers").arg(&peers);
             Daemon::start(&mut command)
         })
