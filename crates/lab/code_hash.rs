@@ -24,7 +24,7 @@ pub(crate) const MODELS: [&str; 13] = [
 ];
 
 /// The crates that decide, beside those, what a run of real processes records.
-pub(crate) const REAL: [&str; 7] = ["api", "bench", "control", "driver", "store", "testbed", "udp"];
+pub(crate) const REAL: [&str; 8] = ["agent", "api", "bench", "control", "driver", "store", "testbed", "udp"];
 
 /// Hashes the sources and data of crates of the workspace at `root`, but for the folders `beside` (from the root); Cargo is told to
 /// look at them again when they change.
