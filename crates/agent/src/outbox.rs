@@ -49,13 +49,14 @@ pub(crate) fn outbox() -> (Outbox, Outgoing) {
 
 impl Outbox {
     pub(crate) fn say(&self, frame: FromAgent) {
+        // A program that is gone has no use for it.
         self.put(ToProgram::Frame(frame));
     }
 
-    pub(crate) fn put(&self, item: ToProgram) {
+    /// Whether it waits now: a program that is gone takes nothing.
+    pub(crate) fn put(&self, item: ToProgram) -> bool {
         self.queued.count.fetch_add(1, Ordering::Relaxed);
-        // A program that is gone has no use for it.
-        let _ = self.sender.send(item);
+        self.sender.send(item).is_ok()
     }
 
     /// Returns when not too much waits.
@@ -89,5 +90,19 @@ impl Outgoing {
     pub(crate) fn close(&mut self) -> Vec<ToProgram> {
         self.receiver.close();
         std::iter::from_fn(|| self.receiver.try_recv().ok()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_puts_something_in_hears_that_nobody_takes_it() {
+        let (outbox, mut outgoing) = outbox();
+        let end = || ToProgram::Frame(FromAgent::End { flow: 1 });
+        assert!(outbox.put(end()) && outbox.put(end()));
+        assert_eq!(outgoing.close().len(), 2, "what was there is given back");
+        assert!(!outbox.put(end()));
     }
 }

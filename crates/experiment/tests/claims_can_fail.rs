@@ -189,7 +189,9 @@ fn the_knee_of_p_4b_is_where_the_median_seed_falls() {
     let good = run(0.62, 2e4);
     assert_eq!(good["P-4b"].measured, Some(0.62));
     for (claim, verdict) in &good {
-        assert_eq!(verdict.verdict, Outcome::Pass, "{claim}: {verdict:?}");
+        // The unlucky seed makes the mean below the knee uncertain.
+        let wanted = if *claim == "P-4b/below" { Outcome::Undecided } else { Outcome::Pass };
+        assert_eq!(verdict.verdict, wanted, "{claim}: {verdict:?}");
     }
     let cut_on_loss = run(0.05, 2e4);
     assert_eq!(outcome(&cut_on_loss, "P-4b"), Outcome::Miss);
@@ -343,7 +345,7 @@ fn results_of_one_seed_more_narrow_the_interval_and_keep_the_mean() {
             job.gather(run, &mut tables).unwrap();
         }
         assert!(matches!(tables.tasks.column("network"), Some(Column::Text(_))));
-        verdicts(&fig8, &tables)["P-8a"].clone()
+        verdicts(&fig8, &tables)["P-8a/by-seed"].clone()
     };
     let (few, many) = (judged(4), judged(20));
     let width = |v: &Verdict| v.ci95.map(|(low, high)| high - low).unwrap();
@@ -361,12 +363,12 @@ fn a_number_comes_with_its_lowest_and_highest_seed_and_a_truth_does_not() {
         _ => published_time(job),
     };
     let verdicts = fig8(uneven);
-    let gain = &verdicts["P-8a"];
+    let gain = &verdicts["P-8a/by-seed"];
     let (low, high) = gain.range.expect("there are 20 seeds");
     assert!((low / 1.586 - 0.9).abs() < 1e-9 && (high / 1.586 - 1.2).abs() < 1e-9, "{gain:?}");
     assert!(verdicts.values().any(|verdict| verdict.tolerance == "order" && verdict.range.is_none()));
     let unfinished = fig8(|job| if job.seed == 7 { f64::NAN } else { published_time(job) });
-    assert_eq!(unfinished["P-8a"].range, None, "a seed that has no value is no end of a range");
+    assert_eq!(unfinished["P-8a/by-seed"].range, None, "a seed that has no value is no end of a range");
 }
 
 #[test]

@@ -14,13 +14,14 @@ use headwater_fabric::{HostId, LinkId, PointId};
 use headwater_units::{Bytes, Geometry};
 
 /// What is shown beside the papers' rows.
-const GOALS: [&str; 14] = [
+const GOALS: [&str; 15] = [
     "E-background",
     "E-casts",
     "E-contention",
     "E-delivery",
     "E-incast",
     "E-parity",
+    "E-rates",
     "E-ten-tasks",
     "S-small",
     "S-untrimmed",
@@ -142,7 +143,8 @@ fn one_set_of_constants_serves_all_of_the_papers_figures() {
             assert!(transport.initial_window == 1.0 || window_is_varied, "{}", experiment.id);
             let rto = transport.min_rto.as_secs_f64();
             let over_wan = experiment.id.contains("fig14");
-            let rto_is_varied = experiment.id.ends_with("-timeout");
+            let rto_is_varied =
+                experiment.id.ends_with("-timeout") || transport.machines == Machines::Product;
             assert!(rto == if over_wan { 1.0 } else { 0.01 } || rto_is_varied, "{}", experiment.id);
         }
     }
@@ -151,7 +153,7 @@ fn one_set_of_constants_serves_all_of_the_papers_figures() {
 #[test]
 fn experiments_on_real_packets_are_those_of_the_product_and_what_one_thread_can_forward() {
     let emulated: Vec<_> = all().into_iter().filter(|e| e.id.starts_with("emulate/")).collect();
-    assert_eq!(emulated.len(), GOALS.len());
+    assert_eq!(emulated.len(), GOALS.iter().filter(|goal| goal.starts_with("E-")).count());
     for experiment in &emulated {
         // In the packet engine nobody plans what pulled flows begin with; SCDP's incast there is scdp/fig11.
         let both = [Engine::Packet, Engine::Netns];

@@ -7,34 +7,19 @@
 use std::path::Path;
 
 use headwater_experiment::experiment::{Engine, Experiment, Scale};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::{Catalogue, LabError, Models, StoredRun, results};
+use crate::results::{self, Provenance, StoredRun};
+use crate::{Catalogue, LabError, Models};
 
 /// Experiment, engine and hash of the tables at small scale that the repository remembers.
 static SMALL_TABLES: &[(&str, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/small_tables.rs"));
 
-/// What a result came of, beside its code.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Provenance {
-    /// Hash of the keys of all runs.
-    pub runs: Option<String>,
-    /// Hash of the experiment's tables at small scale.
-    pub tables: Option<String>,
-}
-
-impl Provenance {
-    /// Of the runs of an experiment by this binary.
-    pub(super) fn of(experiment: &Experiment, engine: Engine, scale: Scale, seeds: u32) -> Provenance {
-        Provenance {
-            runs: runs(experiment, engine, scale, seeds),
-            tables: small_tables(&experiment.id, engine).map(str::to_owned),
-        }
-    }
-
-    /// Whether nothing is known.
-    pub(super) fn is_unknown(&self) -> bool {
-        *self == Provenance::default()
+/// What the runs of an experiment by this binary come of, beside its code.
+pub(super) fn provenance(experiment: &Experiment, engine: Engine, scale: Scale, seeds: u32) -> Provenance {
+    Provenance {
+        runs: runs(experiment, engine, scale, seeds),
+        tables: small_tables(&experiment.id, engine).map(str::to_owned),
     }
 }
 
@@ -45,7 +30,7 @@ pub(super) fn why_stale(
     models: &dyn Models,
 ) -> Option<&'static str> {
     let then = &run.provenance;
-    let now = Provenance::of(experiment, run.engine, run.scale, run.seeds);
+    let now = provenance(experiment, run.engine, run.scale, run.seeds);
     if then.runs.is_some() && then.runs != now.runs {
         return Some("other runs are asked for now");
     }
@@ -144,7 +129,7 @@ mod tests {
     use crate::{Catalogue, Shipped, fixture};
 
     fn stored(experiment: &Experiment) -> StoredRun {
-        let provenance = Provenance::of(experiment, Engine::Packet, Scale::Paper, 2);
+        let provenance = super::provenance(experiment, Engine::Packet, Scale::Paper, 2);
         StoredRun { seeds: 2, provenance, code: "another".into(), ..fixture::run(Engine::Packet) }
     }
 

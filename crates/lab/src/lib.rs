@@ -39,13 +39,13 @@ pub use coflow::{
     CoflowLine, CoflowOptions, CoflowOutcome, PlotFormat, draw_coflows, plot_format, read_trace, run_coflows,
 };
 pub use error::LabError;
-pub use freshness::{Provenance, Stale, stale};
+pub use freshness::{Stale, stale};
 pub use list::{ClaimLine, ExperimentLine, JobCount, StoredVerdict, list};
 pub use machine::Machine;
 pub use models::{ModelError, Models, RunContext, Shipped};
 pub use report::page::digits;
 pub use report::{Counts, Report, ReportOptions, Standing, report, report_runs, standing, verdicts_of_runs};
-pub use results::{Drawn, Heading, Kind, Line, Means, SkippedRun, Stored, StoredRun, load};
+pub use results::{Drawn, Heading, Kind, Line, Means, Provenance, SkippedRun, Stored, StoredRun, load};
 pub use rows::{Extreme, Part, Row, RowCounts, RowOutcome, RowResult, Rows};
 pub use run::{ExperimentRun, Judged, RunOptions, run};
 

@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::files::write_whole;
-use super::{LabError, Machine, Provenance};
+use super::{LabError, Machine};
 
 /// The summary of an engine's runs beside their rows.
 const SUMMARY: &str = "summary.json";
@@ -65,6 +65,22 @@ pub struct StoredRun {
     pub means: Vec<Means>,
     /// What is drawn.
     pub figures: Vec<Drawn>,
+}
+
+/// What a result came of, beside its code.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// Hash of the keys of all runs.
+    pub runs: Option<String>,
+    /// Hash of the experiment's tables at small scale.
+    pub tables: Option<String>,
+}
+
+impl Provenance {
+    /// Whether nothing is known.
+    fn is_unknown(&self) -> bool {
+        *self == Provenance::default()
+    }
 }
 
 /// A run that could not be made.

@@ -30,7 +30,7 @@ use super::models::Models;
 use super::pool::{News, Outcome, Pool, Task, threads_for};
 use super::results::{self, Drawn, Heading, Means, SkippedRun, StoredRun};
 use super::run_file::Origin;
-use super::{LabError, LabProgress, LabWatch, Provenance};
+use super::{LabError, LabProgress, LabWatch, freshness};
 
 mod join;
 
@@ -494,7 +494,7 @@ fn conclude(batch: &mut Batch, options: &RunOptions) -> Result<ExperimentRun, La
         seeds: batch.seeds,
         commit: options.commit.clone(),
         code: batch.code.clone(),
-        provenance: Provenance::of(experiment, engine, scale, batch.seeds),
+        provenance: freshness::provenance(experiment, engine, scale, batch.seeds),
         machine: engine.is_real_time().then(Machine::of_now),
         skipped: result.skipped.clone(),
         verdicts,

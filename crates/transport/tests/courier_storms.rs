@@ -190,7 +190,7 @@ fn play(seed: u64) -> u64 {
         storm.step();
     }
     storm.calm();
-    for (flow, it) in storm.consumers.iter().filter(|(_, it)| !it.is_done) {
+    if let Some((flow, it)) = storm.consumers.iter().find(|(_, it)| !it.is_done) {
         let got: u64 = it.got.values().map(|block| block.len() as u64).sum();
         let out: usize = storm.lanes.values().map(VecDeque::len).sum();
         panic!(

@@ -138,11 +138,12 @@ fn set_out(mut bench: Bench, receivers: &[u8]) -> Running {
 fn news(bench: &mut Bench) -> CastNews {
     bench.pass(ms(200));
     let all = std::mem::take(&mut bench.sent);
-    let said = all.into_iter().filter(|(path, _)| *path == ASKER).filter_map(|(_, control)| match control {
-        Control::Node(ToNode::Casting(news)) => Some(*news),
-        _ => None,
-    });
-    said.last().expect("news every 200 ms")
+    let mut said =
+        all.into_iter().filter(|(path, _)| *path == ASKER).filter_map(|(_, control)| match control {
+            Control::Node(ToNode::Casting(news)) => Some(*news),
+            _ => None,
+        });
+    said.next_back().expect("news every 200 ms")
 }
 
 fn at_rates(bench: &mut Bench) -> AtRates {

@@ -95,8 +95,9 @@ impl Tolerance {
     pub fn is_as_tight_as(&self, published: Option<f64>, than: &Tolerance, other: Option<f64>) -> bool {
         match (self.accepted(published), than.accepted(other)) {
             (Some((least, most)), Some((low, high))) => {
-                let room = 1e-9 * low.abs().min(1e9).max(high.abs().min(1e9));
-                least >= low - room && most <= high + room
+                // The last bits of the arithmetic do not count.
+                let room = |end: f64| if end.is_finite() { 1e-9 * end.abs() } else { 0.0 };
+                least >= low - room(low) && most <= high + room(high)
             }
             _ => self == than || *than == Tolerance::Report,
         }

@@ -202,7 +202,10 @@ fn a_report_without_results_has_every_claim_pending() {
     let written = lab(folder.path(), &["report", "--results", "none", "--out", "page"]);
     assert!(written.ends_with(0).err.contains("0 pass, 0 miss, 0 undecided, 0 report"), "{}", written.err);
     let page = fs::read_to_string(folder.path().join("page/reproduction.md")).unwrap();
-    assert!(page.contains("| **P-8a** | ") && page.contains("| absent |"), "{page}");
+    assert!(
+        page.contains("[**P-8a**](reproduction/ppush.md#ppush-fig8)") && page.contains("| absent |"),
+        "{page}"
+    );
     let page = fs::read_to_string(folder.path().join("page/reproduction/ppush.md")).unwrap();
     assert!(page.contains("| P-8a |") && page.contains("| 1.586 | - | 10 % | pending |"), "{page}");
     let stored = lab(folder.path(), &["report", "--results", "none", "--json"]).ends_with(0).json();
