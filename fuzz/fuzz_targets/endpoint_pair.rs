@@ -590,6 +590,7 @@ impl World<'_> {
                     bytes: Bytes::new(self.wild()?),
                     rate: BitRate::new(self.wild()?),
                     silent: Duration::from_nanos(self.wild()?),
+                    behind: Duration::from_nanos(self.wild()?),
                 };
                 let feedback = Control::Controller(ToController::Feedback {
                     task,
