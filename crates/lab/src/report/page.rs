@@ -336,13 +336,21 @@ fn published(verdict: &Verdict) -> String {
 }
 
 fn ours(verdict: &Verdict) -> String {
-    let Some(measured) = verdict.measured else { return "-".to_owned() };
-    if verdict.tolerance == "order" || verdict.tolerance == "shape" {
-        return if measured == 1.0 { "holds" } else { "does not hold" }.to_owned();
+    let value = value(verdict.measured, &verdict.tolerance);
+    match verdict.ci95.filter(|_| verdict.measured.is_some()) {
+        None => value,
+        Some((low, high)) => format!("{value} [{}, {}]", digits(low), digits(high)),
     }
-    match verdict.ci95 {
-        None => digits(measured),
-        Some((low, high)) => format!("{} [{}, {}]", digits(measured), digits(low), digits(high)),
+}
+
+/// A measured value, or what came of a claim that is true or false.
+fn value(measured: Option<f64>, tolerance: &str) -> String {
+    match measured {
+        None => "-".to_owned(),
+        Some(truth) if tolerance == "order" || tolerance == "shape" => {
+            if truth == 1.0 { "holds" } else { "does not hold" }.to_owned()
+        }
+        Some(number) => digits(number),
     }
 }
 

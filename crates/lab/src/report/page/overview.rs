@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use headwater_experiment::claim::Outcome;
 
 use super::super::Section;
-use super::{Note, cell, digits, index, line, paper_name, paper_of};
+use super::{Note, cell, index, line, paper_name, paper_of, value};
 use crate::{Row, RowCounts, RowOutcome, RowResult, Rows};
 
 const HEAD: &str = "\
@@ -138,16 +138,6 @@ fn ours(row: &Row, result: &RowResult) -> String {
         (None, 0) => "-".to_owned(),
         (None, 1..=MOST_VALUES) => values.join(", "),
         (None, _) => format!("{} of {} claims pass", result.passed, result.claims),
-    }
-}
-
-fn value(measured: Option<f64>, tolerance: &str) -> String {
-    match measured {
-        None => "-".to_owned(),
-        Some(truth) if tolerance == "order" || tolerance == "shape" => {
-            if truth == 1.0 { "holds" } else { "does not hold" }.to_owned()
-        }
-        Some(number) => digits(number),
     }
 }
 
