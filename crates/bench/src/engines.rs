@@ -4,7 +4,7 @@ use headwater_experiment::experiment::{Engine, Job};
 use headwater_experiment::table::Tables;
 use headwater_lab::{ModelError, Models, RunContext, Shipped};
 
-use crate::netns_engine;
+use crate::{netns_engine, timed_engine};
 
 /// Every engine of this binary.
 #[derive(Clone, Copy, Debug)]
@@ -14,13 +14,14 @@ impl Models for AllEngines {
     fn run(&self, job: &Job, context: &RunContext, watch: &mut dyn FnMut(f64)) -> Result<Tables, ModelError> {
         match job.engine() {
             Engine::Netns => netns_engine::run(job, context, watch),
+            Engine::Timed => timed_engine::run(job, context, watch),
             Engine::Packet | Engine::Flow | Engine::Fluid | Engine::Trees => Shipped.run(job, context, watch),
         }
     }
 
     fn code(&self, engine: Engine) -> &str {
         // Real processes run more of the product than the models do.
-        if engine.is_real_time() { env!("HEADWATER_CODE_REAL") } else { Shipped.code(engine) }
+        if engine == Engine::Netns { env!("HEADWATER_CODE_REAL") } else { Shipped.code(engine) }
     }
 }
 

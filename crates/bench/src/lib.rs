@@ -5,5 +5,6 @@ mod engines;
 pub mod figures;
 mod netns_engine;
 pub(crate) mod subprocess;
+mod timed_engine;
 
 pub use engines::AllEngines;

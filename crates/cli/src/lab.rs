@@ -210,6 +210,8 @@ enum EngineName {
     Fluid,
     /// Disjoint trees of a group, by the graph alone
     Trees,
+    /// Computations of the product itself, by the clock of this machine
+    Timed,
     /// Real processes and packets in network namespaces, in real time
     Netns,
 }
@@ -230,6 +232,7 @@ impl EngineName {
             EngineName::Flow => Engine::Flow,
             EngineName::Fluid => Engine::Fluid,
             EngineName::Trees => Engine::Trees,
+            EngineName::Timed => Engine::Timed,
             EngineName::Netns => Engine::Netns,
         }
     }

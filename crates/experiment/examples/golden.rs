@@ -70,7 +70,7 @@ fn main() {
     for (id, text) in shipped(&wanted) {
         let experiment = Experiment::parse(&id, &text).unwrap_or_else(|error| panic!("{error}"));
         // Namespaces give no two equal tables.
-        for engine in experiment.engines.iter().filter(|engine| **engine != Engine::Netns) {
+        for engine in experiment.engines.iter().filter(|engine| !engine.is_real_time()) {
             let all =
                 experiment.jobs(*engine, Scale::Small, None).unwrap_or_else(|error| panic!("{id}: {error}"));
             jobs.extend(all.into_iter().map(|job| (id.clone(), job)));

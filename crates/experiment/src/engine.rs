@@ -14,6 +14,8 @@ pub enum Engine {
     Fluid,
     /// Disjoint trees of a group: the graph alone.
     Trees,
+    /// Computations of the product itself, and how long they take on this machine.
+    Timed,
     /// Network namespaces, with the true machines on sockets.
     Netns,
 }
@@ -30,7 +32,8 @@ pub enum Scale {
 
 impl Engine {
     /// All engines.
-    pub const ALL: [Engine; 5] = [Engine::Packet, Engine::Flow, Engine::Fluid, Engine::Trees, Engine::Netns];
+    pub const ALL: [Engine; 6] =
+        [Engine::Packet, Engine::Flow, Engine::Fluid, Engine::Trees, Engine::Timed, Engine::Netns];
 
     /// As it is written.
     pub fn name(self) -> &'static str {
@@ -39,13 +42,14 @@ impl Engine {
             Engine::Flow => "flow",
             Engine::Fluid => "fluid",
             Engine::Trees => "trees",
+            Engine::Timed => "timed",
             Engine::Netns => "netns",
         }
     }
 
     /// Whether its runs take the time that they measure: each needs the machine for itself, and no two are the same.
     pub fn is_real_time(self) -> bool {
-        self == Engine::Netns
+        matches!(self, Engine::Timed | Engine::Netns)
     }
 }
 

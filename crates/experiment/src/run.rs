@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::experiment::Job;
 use crate::scenario::{Scenario, ScenarioError, Scheme};
 use crate::table::Tables;
+use crate::workload::Workload;
 use headwater_sim::packet::Setup;
 
 mod cast;
@@ -27,6 +28,7 @@ mod trees;
 pub use cast::{CastError, CastSpec, CastStage, run_cast};
 pub use network::NetworkSetup;
 pub use stage::{HostFacts, Stage};
+pub use trees::TreeSearch;
 
 /// How far a run is: a part of its tasks, in 0..=1, and what it did.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,8 +76,11 @@ pub enum RunError {
 /// # Errors
 /// [`RunError`], before anything runs.
 pub fn run_job(job: &Job, watch: &mut dyn FnMut(Progress)) -> Result<Tables, RunError> {
-    if job.engine() != Engine::Trees {
+    if !matches!(job.engine(), Engine::Trees | Engine::Timed) {
         whole(&job.scenario, job.engine())?;
+    }
+    if let Workload::Coding { .. } = job.scenario.workload {
+        return Err(common::unsupported(job.engine(), "a workload of kind 'coding' is for the timed engine"));
     }
     match job.engine() {
         Engine::Packet if job.scenario.scheme == Scheme::Cast => cast::run(&job.scenario, job.seed, watch),
@@ -91,6 +96,10 @@ pub fn run_job(job: &Job, watch: &mut dyn FnMut(Progress)) -> Result<Tables, Run
         Engine::Fluid if job.scenario.scheme == Scheme::Pam => fluid_pam::run(&job.scenario, job.seed, watch),
         Engine::Fluid => fluid::run(&job.scenario, job.seed, watch),
         Engine::Trees => trees::run(&job.scenario, job.seed, watch),
+        Engine::Timed => Err(RunError::Unsupported {
+            engine: Engine::Timed,
+            what: "it needs a clock, which a pure function of a scenario has not".into(),
+        }),
         Engine::Netns => Err(RunError::Unsupported {
             engine: Engine::Netns,
             what: "it needs network namespaces, which a pure function of a scenario has not".into(),

@@ -261,6 +261,17 @@ pub enum Workload {
         /// Of each flow.
         packets: u64,
     },
+    /// Blocks are coded and decoded; nothing is sent. For the timed engine alone.
+    Coding {
+        /// Source symbols of a block.
+        source_symbols: u32,
+        /// Bytes of a symbol.
+        symbol_size: u16,
+        /// The share of the source symbols that is lost.
+        loss: f64,
+        /// Blocks that are decoded from random symbols to see how often that fails.
+        trials: u32,
+    },
     /// One object to many hosts, by the scheme `cast` alone.
     Cast(Box<CastText>),
     /// Jobs of MapReduce, by the schemes of shuffles alone.

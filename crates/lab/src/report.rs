@@ -308,7 +308,8 @@ fn rank(engine: Engine) -> usize {
         Engine::Fluid => 1,
         Engine::Flow => 2,
         Engine::Packet => 3,
-        Engine::Netns => 4,
+        Engine::Timed => 4,
+        Engine::Netns => 5,
     }
 }
 

@@ -62,7 +62,7 @@ pub(super) fn act(args: &CodecArgs, terminal: &Terminal) -> Result<(), Failure> 
     };
     let mut printed: io::Result<()> = Ok(());
     if let Some(blocks) = args.failures {
-        let results = codec::failures(&wanted, blocks, |result| say(terminal, &mut printed, result));
+        let results = codec::failures(&wanted, blocks, 0, |result| say(terminal, &mut printed, result));
         printed?;
         print(terminal, results, failures)
     } else if args.changeover {

@@ -239,7 +239,7 @@ fn axis_of(id: &str, index: usize, vary: Vary) -> Result<Axis, ExperimentError> 
 fn check_lists(experiment: &Experiment) -> Result<(), ExperimentError> {
     let id = &experiment.id;
     if experiment.engines.is_empty() {
-        return Err(field(id, "engines", "list at least one of packet, flow, fluid, trees, netns"));
+        return Err(field(id, "engines", "list at least one of packet, flow, fluid, trees, timed, netns"));
     }
     if experiment.schemes.is_empty() {
         return Err(field(id, "schemes", "list at least one, for example \"ppush(1,1)\""));

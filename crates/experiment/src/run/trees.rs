@@ -20,22 +20,46 @@ pub(super) fn run(
     seed: u64,
     watch: &mut dyn FnMut(Progress),
 ) -> Result<Tables, RunError> {
-    let Workload::Group { members, .. } = scenario.workload else {
-        return Err(common::unsupported(Engine::Trees, "trees are those of a workload of kind 'group'"));
-    };
-    if !scenario.faults.is_empty() {
-        return Err(common::unsupported(Engine::Trees, "faults come while something is sent; nothing is"));
-    }
-    let whole = scenario.topology().map_err(ScenarioError::from)?;
-    let topology = after_failures(&whole, scenario.link_failure_rate, seed);
-    let network = Network::of(&whole, scenario.packet.data);
-    // For its errors: which hosts it is depends on what has failed.
-    scenario.workload.plan(&network, seed).map_err(ScenarioError::from)?;
-    let order = group_order(&network, seed);
-    let group = connected(&topology, &order, members).map_err(ScenarioError::from)?;
-    let repair = trees::repair(&topology, &group, trees::disjoint(&whole, &group));
+    let search = TreeSearch::new(scenario, seed, Engine::Trees)?;
+    let repair = search.run();
     watch(Progress { done: 1.0, events: repair.trees.len() as u64 });
-    Ok(tables(&repair, trees::bound(&topology, &group)))
+    Ok(tables(&repair, trees::bound(&search.topology, &search.group)))
+}
+
+/// What trees are looked for: a group, and its network before and after a part of it failed.
+#[derive(Debug)]
+pub struct TreeSearch {
+    whole: Topology,
+    topology: Topology,
+    group: Group,
+}
+
+impl TreeSearch {
+    /// As a scenario and a seed have it, for an engine that looks at trees alone.
+    ///
+    /// # Errors
+    /// [`RunError`] if there is something in the scenario that has nothing to do with trees, or no such group.
+    pub fn new(scenario: &Scenario, seed: u64, engine: Engine) -> Result<TreeSearch, RunError> {
+        let Workload::Group { members, .. } = scenario.workload else {
+            return Err(common::unsupported(engine, "trees are those of a workload of kind 'group'"));
+        };
+        if !scenario.faults.is_empty() {
+            return Err(common::unsupported(engine, "faults come while something is sent; nothing is"));
+        }
+        let whole = scenario.topology().map_err(ScenarioError::from)?;
+        let topology = after_failures(&whole, scenario.link_failure_rate, seed);
+        let network = Network::of(&whole, scenario.packet.data);
+        // For its errors: which hosts it is depends on what has failed.
+        scenario.workload.plan(&network, seed).map_err(ScenarioError::from)?;
+        let order = group_order(&network, seed);
+        let group = connected(&topology, &order, members).map_err(ScenarioError::from)?;
+        Ok(TreeSearch { whole, topology, group })
+    }
+
+    /// Computes the trees: those of the whole network, and what repair makes of them in what is left of it.
+    pub fn run(&self) -> trees::Repair {
+        trees::repair(&self.topology, &self.group, trees::disjoint(&self.whole, &self.group))
+    }
 }
 
 /// The network without the cables that the seed lets fail.

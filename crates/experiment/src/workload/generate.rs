@@ -75,6 +75,8 @@ impl Workload {
             &Workload::Incast { senders, drawn, receiver, packets } => {
                 incast(network, senders, drawn.then_some(seed), receiver, packets)?
             }
+            // Nothing is sent.
+            Workload::Coding { .. } => Vec::new(),
             Workload::Cast(cast) => cast.plan(network.hosts)?,
             // Its jobs are no tasks of one receiver each.
             Workload::Shuffle(shuffle) => {

@@ -32,13 +32,15 @@ impl Failures {
 }
 
 /// Tries so many blocks of each K, with K, K + 1 and K + 2 symbols drawn at random, each a source symbol as often as a repair
-/// symbol; says each row when it is there. Symbols have one byte: what decodes does not depend on their length.
+/// symbol; says each row when it is there. Symbols have one byte: what decodes does not depend on their length. Another
+/// `seed` draws other symbols.
 ///
 /// # Errors
 /// [`CodecBenchError`].
 pub fn failures(
     wanted: &Wanted,
     blocks: u32,
+    seed: u64,
     mut done: impl FnMut(&Failures),
 ) -> Result<Vec<Failures>, CodecBenchError> {
     let one_byte = Wanted { symbol_sizes: vec![1], ..wanted.clone() };
@@ -50,7 +52,7 @@ pub fn failures(
         encoder.set_method(Method::Sparse);
         encoder.prepare_repair();
         for extra in 0..3 {
-            let mut random = ChaCha8Rng::seed_from_u64(u64::from(extra));
+            let mut random = ChaCha8Rng::seed_from_u64(seed << 2 | u64::from(extra));
             let mut failed = 0;
             for _ in 0..blocks {
                 let mut assembler = Assembler::new(shape);
@@ -86,7 +88,7 @@ mod tests {
         let wanted =
             Wanted { source_symbols: vec![20], symbol_sizes: vec![9], losses: Vec::new(), repeat: 1 };
         let mut said = 0;
-        let rows = failures(&wanted, 5000, |_| said += 1).unwrap();
+        let rows = failures(&wanted, 5000, 0, |_| said += 1).unwrap();
         let counts: Vec<_> = rows.iter().map(|row| (row.extra, row.blocks, row.failed)).collect();
         assert_eq!((said, counts.len()), (3, 3));
         // One in 256 without a further symbol: 20 of 5000; one in 65,536 with one.
