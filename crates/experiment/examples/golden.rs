@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use headwater_experiment::experiment::{Engine, Experiment, Job, Scale};
+use headwater_experiment::experiment::{Experiment, Job, Scale};
 use headwater_experiment::run::run_job;
 use headwater_experiment::table::{Column, Table, Tables};
 
