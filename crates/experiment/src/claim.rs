@@ -10,6 +10,7 @@ use crate::axis::Axis;
 use crate::engine::{Engine, Scale};
 use crate::stats;
 use crate::table::Tables;
+use crate::text::fnv1a;
 
 mod check;
 mod eval;
@@ -115,6 +116,9 @@ pub struct Verdict {
     pub range: Option<(f64, f64)>,
     /// How near it had to be.
     pub tolerance: String,
+    /// A hash of the metric that was evaluated; results of before this was kept have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metric: Option<String>,
     /// The end of it.
     pub verdict: Outcome,
     /// The numbers behind a claim that is true or false, or why there is no number.
@@ -151,6 +155,19 @@ impl Claim {
         }
     }
 
+    /// A hash of what is measured and on which runs.
+    fn metric_hash(&self) -> String {
+        format!("{:016x}", fnv1a(format!("{:?} {:?}", self.on, self.metric).as_bytes()))
+    }
+
+    /// Whether a verdict is of this claim as it is today: its id, published value, tolerance and metric.
+    pub fn has_verdict(&self, verdict: &Verdict) -> bool {
+        verdict.claim == self.id
+            && verdict.published == self.published
+            && verdict.tolerance == self.tolerance(verdict.scale).to_string()
+            && verdict.metric.as_ref().is_none_or(|metric| *metric == self.metric_hash())
+    }
+
     /// The verdict `pending`, for that reason.
     pub fn pending(&self, experiment: &str, engine: Engine, scale: Scale, reason: String) -> Verdict {
         Verdict {
@@ -166,6 +183,7 @@ impl Claim {
             ci95: None,
             range: None,
             tolerance: self.tolerance(scale).to_string(),
+            metric: Some(self.metric_hash()),
             verdict: Outcome::Pending,
             note: reason,
         }

@@ -10,6 +10,7 @@ use crate::claim::{Claim, Context, Verdict};
 pub use crate::engine::{Engine, Scale};
 use crate::scenario::{Scenario, Scheme};
 use crate::table::{Cell, TableError, Tables};
+use crate::text::fnv1a;
 
 mod error;
 mod expand;
@@ -156,11 +157,4 @@ impl Job {
         self.coordinate(&mut tables)?;
         into.append(tables)
     }
-}
-
-/// FNV-1a, 64 bits: stable over builds and machines, and enough for names that nobody forges.
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }

@@ -58,6 +58,13 @@ pub(crate) mod maybe {
     }
 }
 
+/// FNV-1a, 64 bits: stable over builds and machines, and enough for names that nobody forges.
+pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

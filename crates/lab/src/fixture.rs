@@ -213,6 +213,7 @@ pub(super) fn verdicts(experiment: &str, engine: Engine) -> Vec<Verdict> {
         ci95: measured.map(|m| (m - 0.02, m + 0.02)),
         range: measured.map(|m| (m - 0.05, m + 0.05)),
         tolerance: "10 %".into(),
+        metric: None,
         verdict,
         note: note.into(),
     };

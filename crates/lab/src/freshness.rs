@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use headwater_experiment::claim::Claim;
 use headwater_experiment::experiment::{Engine, Experiment, Scale};
 use serde::Serialize;
 
@@ -95,14 +96,9 @@ pub fn stale(
 
 /// Whether a claim was written, or changed, after the result.
 fn is_short_of_claims(run: &StoredRun, experiment: &Experiment) -> bool {
-    let made = |claim: &&headwater_experiment::claim::Claim| claim.is_made_of(run.engine, run.scale);
-    experiment.claims.iter().filter(made).any(|claim| {
-        !run.verdicts.iter().any(|verdict| {
-            verdict.claim == claim.id
-                && verdict.published == claim.published
-                && verdict.tolerance == claim.tolerance(run.scale).to_string()
-        })
-    })
+    let made = |claim: &&Claim| claim.is_made_of(run.engine, run.scale);
+    let judged = |claim: &Claim| run.verdicts.iter().any(|it| claim.has_verdict(it));
+    experiment.claims.iter().filter(made).any(|claim| !judged(claim))
 }
 
 fn events(run: &StoredRun) -> u64 {
@@ -170,9 +166,13 @@ mod tests {
             ("ppush/fig8", "claims are newer than the result")
         );
         run.verdicts = experiment().pending(Engine::Packet, Scale::Paper, "");
-        results::store(folder.path(), "ppush/fig8", run).unwrap();
+        results::store(folder.path(), "ppush/fig8", run.clone()).unwrap();
         let left = stale(folder.path(), &catalogue, Some(Engine::Packet), &Shipped).unwrap();
         assert!(left.iter().all(|it| it.experiment != "ppush/fig8"), "it is fresh");
+        run.verdicts[0].metric = Some("of another metric".into());
+        results::store(folder.path(), "ppush/fig8", run).unwrap();
+        let again = stale(folder.path(), &catalogue, Some(Engine::Packet), &Shipped).unwrap().remove(0);
+        assert_eq!(again.reason, "claims are newer than the result", "it measures something else now");
     }
 
     #[test]

@@ -411,18 +411,15 @@ fn verdicts(experiment: &Experiment, stored: Option<&Stored>) -> Vec<Verdict> {
 
 /// A stored verdict by today's rules, unless the claim has become another since.
 fn current(claim: &Claim, experiment: &Experiment, verdict: &Verdict) -> Verdict {
-    let same = verdict.published == claim.published
-        && verdict.tolerance == claim.tolerance(verdict.scale).to_string();
-    match verdict.verdict {
-        Outcome::Pending if same => return verdict.clone(),
-        _ if same => {
-            let outcome = claim.outcome(verdict.scale, verdict.measured.unwrap_or(f64::NAN), verdict.ci95);
-            return Verdict { verdict: outcome, ..verdict.clone() };
-        }
-        _ => {}
+    if !claim.has_verdict(verdict) {
+        let reason = "the claim has changed since it was run".to_owned();
+        return claim.pending(&experiment.id, verdict.engine, verdict.scale, reason);
     }
-    let reason = "the claim has changed since it was run".to_owned();
-    claim.pending(&experiment.id, verdict.engine, verdict.scale, reason)
+    let outcome = match verdict.verdict {
+        Outcome::Pending => Outcome::Pending,
+        _ => claim.outcome(verdict.scale, verdict.measured.unwrap_or(f64::NAN), verdict.ci95),
+    };
+    Verdict { verdict: outcome, ..verdict.clone() }
 }
 
 /// The paper's, where the experiment has it.
