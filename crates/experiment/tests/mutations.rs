@@ -8,7 +8,7 @@ use common::experiment;
 use headwater_experiment::claim::{Outcome, Verdict};
 use headwater_experiment::experiment::{Engine, Job, Scale};
 use headwater_experiment::run::run_job;
-use headwater_experiment::scenario::{LossResponse, Scheme};
+use headwater_experiment::scenario::{LossResponse, Scenario, Scheme};
 use headwater_experiment::table::Tables;
 use headwater_units::Duration;
 
@@ -43,6 +43,90 @@ fn theta_forced_to_one_makes_the_gain_of_p_8c_one() {
         job.scenario.scheme = Scheme::Ppush { pool: false, weigh: false };
     });
     assert_eq!((forced["P-8c"].measured, forced["P-8c"].verdict), (Some(1.0), Outcome::Miss));
+}
+
+/// Sets a key of a job's scenario, as a file would.
+fn set(job: &mut Job, key: &str, value: impl Into<toml::Value>) {
+    let mut scenario = toml::Value::try_from(&job.scenario).unwrap();
+    let (path, last) = key.rsplit_once('.').unwrap();
+    let table = path.split('.').fold(&mut scenario, |table, part| table.get_mut(part).unwrap());
+    table.as_table_mut().unwrap().insert(last.to_owned(), value.into());
+    job.scenario = scenario.try_into::<Scenario>().unwrap();
+}
+
+fn at(job: &Job, axis: &str, label: &str) -> bool {
+    job.point.iter().any(|(name, at)| name == axis && at == label)
+}
+
+#[test]
+fn equal_shares_make_the_gain_of_p_8e_one() {
+    let is_meant =
+        |job: &Job| at(job, "network", "fat-tree") && ["ppush(0,0)", "ppush(1,1)"].contains(&&*job.scheme);
+    let weighed = judged("ppush/fig8", Scale::Paper, is_meant, |_| {});
+    assert!(weighed["P-8e"].measured.is_some_and(|gain| gain > 1.0), "{:?}", weighed["P-8e"]);
+    let forced = judged("ppush/fig8", Scale::Paper, is_meant, |job| {
+        job.scenario.scheme = Scheme::Ppush { pool: false, weigh: false };
+    });
+    assert_eq!((forced["P-8e"].measured, forced["P-8e"].verdict), (Some(1.0), Outcome::Miss));
+}
+
+#[test]
+fn switches_that_drop_what_they_would_trim_turn_s_11a_to_miss() {
+    let is_meant = |job: &Job| job.scheme == "scdp" && at(job, "senders", "40");
+    let trimmed = judged("scdp/fig11", Scale::Small, is_meant, |_| {});
+    assert_eq!(trimmed["S-11a/timeouts-small"].verdict, Outcome::Pass, "{trimmed:?}");
+    let dropped = judged("scdp/fig11", Scale::Small, is_meant, |job| set(job, "port.when_full", "drop"));
+    let timeouts = &dropped["S-11a/timeouts-small"];
+    assert!(
+        timeouts.measured.is_some_and(|it| it > 0.0) && timeouts.verdict == Outcome::Miss,
+        "{timeouts:?}"
+    );
+}
+
+#[test]
+fn ports_that_never_fill_turn_s_12b_to_miss() {
+    let is_meant = |job: &Job| job.scheme == "scdp" && at(job, "window", "20");
+    let queues = judged("scdp/fig12-trims", Scale::Paper, is_meant, |_| {});
+    assert!(queues["S-12b/20"].measured.is_some_and(|trimmed| trimmed > 1.0), "{:?}", queues["S-12b/20"]);
+    let endless = judged("scdp/fig12-trims", Scale::Paper, is_meant, |job| {
+        set(job, "port.queue", "unlimited");
+        let port = &mut job.scenario.port;
+        port.classes.iter_mut().for_each(|class| class.queue = port.queue);
+    });
+    let trims = &endless["S-12b/20"];
+    assert_eq!((trims.measured, trims.verdict), (Some(0.0), Outcome::Miss), "{trims:?}");
+}
+
+#[test]
+fn srsf_that_shares_fairly_turns_a_8c_to_miss() {
+    let is_meant =
+        |job: &Job| at(job, "switch", "simple") && (at(job, "policy", "srsf") || at(job, "policy", "fair"));
+    let ranked = judged("pam/fig8", Scale::Small, is_meant, |_| {});
+    assert_eq!(ranked["A-8c/gain"].verdict, Outcome::Pass, "{:?}", ranked["A-8c/gain"]);
+    let shared = judged("pam/fig8", Scale::Small, is_meant, |job| set(job, "transport.pam.policy", "fair"));
+    assert_eq!((shared["A-8c/gain"].measured, shared["A-8c/gain"].verdict), (Some(0.0), Outcome::Miss));
+}
+
+#[test]
+fn an_alpha_that_stays_turns_a_3b_to_miss() {
+    let is_meant =
+        |job: &Job| at(job, "alpha", "by-load") && at(job, "switch", "simple") && at(job, "begin", "apart");
+    let adapted = judged("pam/fig3", Scale::Small, is_meant, |_| {});
+    assert_eq!(adapted["A-3b/packets"].verdict, Outcome::Pass, "{:?}", adapted["A-3b/packets"]);
+    let fixed = judged("pam/fig3", Scale::Small, is_meant, |job| set(job, "port.allocator.adapts", false));
+    assert_eq!(fixed["A-3b/packets"].verdict, Outcome::Miss, "{:?}", fixed["A-3b/packets"]);
+}
+
+#[test]
+fn flows_that_are_not_merged_turn_c_4o_to_miss() {
+    let is_meant = |job: &Job| job.scheme == "courier";
+    let merged = judged("courier/fig4", Scale::Small, is_meant, |_| {});
+    assert_eq!(merged["C-4o"].verdict, Outcome::Pass, "{:?}", merged["C-4o"]);
+    let apart = judged("courier/fig4", Scale::Small, is_meant, |job| {
+        job.scenario.scheme = "hadoop".parse().unwrap();
+    });
+    assert!(apart["C-4o"].measured.is_some_and(|drops| drops > 0.0), "{:?}", apart["C-4o"]);
+    assert_eq!(apart["C-4o"].verdict, Outcome::Miss, "{:?}", apart["C-4o"]);
 }
 
 #[test]
