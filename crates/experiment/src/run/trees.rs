@@ -116,3 +116,39 @@ fn tables(repair: &trees::Repair, bound: usize) -> Tables {
     }
     tables
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::Outcome;
+    use crate::engine::Scale;
+    use crate::experiment::Experiment;
+
+    /// The verdict on D-5b if `trees` says which trees a search ends with.
+    fn d_5b(trees: impl Fn(&TreeSearch) -> trees::Repair) -> (Option<f64>, Outcome) {
+        let text = include_str!("../../../../experiments/datacast/fig5.toml");
+        let experiment = Experiment::parse("datacast/fig5", text).unwrap();
+        let mut all = Tables::gathering();
+        for job in experiment.jobs(Engine::Trees, Scale::Small, None).unwrap() {
+            let search = TreeSearch::new(&job.scenario, job.seed, Engine::Trees).unwrap();
+            let tables = tables(&trees(&search), trees::bound(&search.topology, &search.group));
+            job.gather(tables, &mut all).unwrap();
+        }
+        let verdicts = experiment.judge(Engine::Trees, Scale::Small, &all);
+        let verdict = verdicts.into_iter().find(|verdict| verdict.claim == "D-5b").unwrap();
+        (verdict.measured, verdict.verdict)
+    }
+
+    #[test]
+    fn trees_that_are_not_repaired_turn_d_5b_to_miss() {
+        let (repaired, verdict) = d_5b(TreeSearch::run);
+        assert_eq!(verdict, Outcome::Pass, "{repaired:?}");
+        let (left, verdict) = d_5b(|search| {
+            let is_whole =
+                |tree: &trees::SteinerTree| !tree.links().iter().any(|it| search.topology.is_down(it.link));
+            let trees = trees::disjoint(&search.whole, &search.group).into_iter().filter(is_whole).collect();
+            trees::Repair { trees, rebuilt: Vec::new(), given_up: Vec::new() }
+        });
+        assert!(verdict == Outcome::Miss && left > repaired, "{left:?}, {repaired:?} with repair");
+    }
+}
