@@ -493,6 +493,9 @@ fn traffic_in_user_namespace() {
         }
     };
     let (sent, received) = exchange(&net, net.ipv4(1).into(), 1, 20, 0.5);
-    assert_eq!(received.packets, sent.packets);
+    // How many of them the receiving process gets depends on when it runs: here its socket holds some 90 packets at most.
+    assert!(received.packets > 0, "{received:?} of {sent:?}");
+    let uplink = net.counters(Link::Uplink(0)).unwrap();
+    assert_about(uplink.packets + uplink.dropped, sent.packets);
     println!("RESULT works");
 }
