@@ -44,7 +44,7 @@ build: ## Build the release binary
 demo: deps build ## Three sources, one receiver, real packets on this machine
 	$(BINARY) demo $(DEMO)
 
-bench: deps build ## How fast it is here, beside curl, aria2, rqbit, uftp and iperf3 (40 minutes, on an idle machine)
+bench: deps build ## How fast it is here, beside curl, aria2, rqbit, libtorrent, uftp and iperf3 (80 minutes, on an idle machine)
 	@scripts/install-deps bench
 	$(BINARY) bench wire
 	$(BINARY) bench codec

@@ -11,7 +11,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use headwater_units::Bytes;
+use headwater_units::{BitRate, Bytes};
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use serde_json::json;
@@ -24,7 +24,7 @@ use super::{AppError, StatusReport, health};
 use headwater_driver::Snapshot;
 
 /// Every route that a cast may take, as [`super::CastLine::via`] names them.
-const ROUTES: [&str; 5] = ["multicast", "overlay", "trees", "undecided", "unicast"];
+const ROUTES: [&str; 6] = ["multicast", "overlay", "rates", "trees", "undecided", "unicast"];
 
 /// What a page needs to know.
 #[derive(Clone)]
@@ -272,6 +272,15 @@ fn cluster(report: &StatusReport) {
         let casts = report.casts.iter().filter(|cast| cast.via == via).count();
         gauge!("headwater_casts", "via" => via).set(casts as f64);
     }
+    let by_rates = || report.casts.iter().filter(|cast| cast.via == "rates");
+    let waiting = by_rates().filter(|cast| cast.paused_seconds.is_some()).count();
+    level("headwater_casts_waiting", "Running casts at computed rates that wait for others", waiting as f64);
+    let rate: u64 = by_rates().filter_map(|cast| cast.rate).map(BitRate::get).sum();
+    level(
+        "headwater_casts_rate_bits_per_second",
+        "Rates computed for all running casts together",
+        rate as f64,
+    );
     describe_gauge!("headwater_cast_receivers", "Receivers of running casts, by how far they are");
     let sum = |of: fn(&super::CastLine) -> u64| report.casts.iter().map(of).sum::<u64>();
     for (state, receivers) in [
@@ -294,6 +303,11 @@ fn deliveries(tally: &Tally) {
     let delivered = tally.bytes_delivered.load(Ordering::Relaxed);
     count("headwater_delivered_bytes_total", "Bytes of objects whose tasks are done", delivered);
     count("headwater_casts_begun_total", "Casts begun", tally.casts.load(Ordering::Relaxed));
+    describe_counter!("headwater_cast_deadlines_total", "Casts with a deadline that are over, by outcome");
+    for (outcome, casts) in [("met", &tally.casts_in_time), ("missed", &tally.casts_late)] {
+        counter!("headwater_cast_deadlines_total", "outcome" => outcome)
+            .absolute(casts.load(Ordering::Relaxed));
+    }
     describe_counter!("headwater_cast_receivers_ended_total", "Receivers of casts that are over, by outcome");
     for (outcome, receivers) in
         [("done", &tally.cast_receivers_done), ("failed", &tally.cast_receivers_failed)]

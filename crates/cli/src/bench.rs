@@ -35,7 +35,7 @@ pub(crate) enum BenchCommand {
     Wire(WireArgs),
     /// Hashing, verifying and writing, and reading of blocks, beside copying memory
     Store(StoreArgs),
-    /// Headwater beside curl, aria2, rqbit, uftp and iperf3, on one network of namespaces
+    /// Headwater beside curl, aria2, rqbit, libtorrent, uftp and iperf3, on one network of namespaces
     Delivery(DeliveryArgs),
     /// The node of `delivery --scenario many`: fetch many objects at once
     #[command(hide = true)]

@@ -81,6 +81,8 @@ pub enum ControllerEvent {
         done: usize,
         /// Number of receivers that failed.
         failed: usize,
+        /// Whether all have it and had it in time; `None` without a deadline.
+        in_time: Option<bool>,
     },
 }
 

@@ -23,6 +23,8 @@ pub(crate) struct Tally {
     pub(crate) casts: AtomicU64,
     pub(crate) cast_receivers_done: AtomicU64,
     pub(crate) cast_receivers_failed: AtomicU64,
+    pub(crate) casts_in_time: AtomicU64,
+    pub(crate) casts_late: AtomicU64,
 }
 
 /// A task that is not over.
@@ -114,7 +116,12 @@ impl Chronicle {
                 self.casts.insert(*cast, now());
                 tracing::info!(%cast, name, %object, bytes = bytes.get(), receivers, "cast begun");
             }
-            ControllerEvent::CastOver { cast, done, failed } => {
+            ControllerEvent::CastOver { cast, done, failed, in_time } => {
+                match in_time {
+                    Some(true) => add(&self.tally.casts_in_time, 1),
+                    Some(false) => add(&self.tally.casts_late, 1),
+                    None => {}
+                }
                 add(&self.tally.cast_receivers_done, *done as u64);
                 add(&self.tally.cast_receivers_failed, *failed as u64);
                 let began = self.casts.remove(cast);

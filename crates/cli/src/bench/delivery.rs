@@ -30,6 +30,8 @@ Scenarios:
   multi-kill    the same; after 2 s the host of the fastest source is silent
   multi-rerate  the same; after 2 s the fastest source's uplink has 20 Mbit/s
   fanout        one source of 200 Mbit/s, four receivers that begin together
+  fanout-16     one source and 16 receivers that begin together, every host 20 Mbit/s in each direction, 32 MiB
+  fanout-32     the same with 32 receivers
   fat           one source, one receiver, no limits, 1 GiB in memory
   fat-mtu       the same, packet by packet
   many          many objects of 10 MiB into one node at once, from three sources; every link has 1 Gbit/s
@@ -47,9 +49,9 @@ Exit code: 0 if all of Headwater's own runs went well, 3 if one did not.")]
 pub(crate) struct DeliveryArgs {
     /// The settings to compare in
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    #[arg(default_value = "multi,multi-kill,multi-rerate,fanout,fat,fat-mtu,many", value_parser = one_of(Scenario::ALL, Scenario::word))]
+    #[arg(default_value = "multi,multi-kill,multi-rerate,fanout,fanout-16,fanout-32,fat,fat-mtu,many", value_parser = one_of(Scenario::ALL, Scenario::word))]
     scenario: Vec<Scenario>,
-    /// Size of the object, of `many` each [default: 256MiB; fat: 1GiB; many: 10MiB]
+    /// Size of the object, of `many` each [default: 256MiB; fanout-16, -32: 32MiB; fat: 1GiB; many: 10MiB]
     #[arg(long)]
     size: Option<Bytes>,
     /// Rounds, in which the peers take turns; medians count

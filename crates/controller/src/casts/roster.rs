@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use headwater_units::{Bytes, NodeId, Time};
+use headwater_units::{Bytes, Duration, NodeId, Time};
 use headwater_wire::MemberStanding;
 
 use super::member::Member;
@@ -58,6 +58,15 @@ impl Roster {
     /// Number of receivers that have the object.
     pub(crate) fn done(&self) -> usize {
         self.done
+    }
+
+    /// Whether all have the object, and had it this long after the cast began: looks at all.
+    pub(super) fn have_it_by(&self, deadline: Duration) -> bool {
+        self.members.values().all(|member| match member.standing {
+            MemberStanding::Had => true,
+            MemberStanding::Kept => member.ended.is_some_and(|ended| ended <= deadline),
+            _ => false,
+        })
     }
 
     /// Receivers that are not through: looks at all.

@@ -95,7 +95,9 @@ impl Cast {
             self.abandon(below, route);
             let done = self.members.done();
             let failed = self.members.len() - done;
-            below.turn.event(ControllerEvent::CastOver { cast: self.number, done, failed });
+            let in_time =
+                self.urgency.and_then(|it| it.deadline).map(|deadline| self.members.have_it_by(deadline));
+            below.turn.event(ControllerEvent::CastOver { cast: self.number, done, failed, in_time });
             below.turn.wake(Subject::Cast(self.number), None);
         }
         over

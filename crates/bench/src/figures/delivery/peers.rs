@@ -32,6 +32,9 @@ pub enum Peer {
     /// rqbit, a BitTorrent client; verifies pieces with SHA-1.
     #[serde(rename = "rqbit")]
     Rqbit,
+    /// libtorrent, what most BitTorrent clients stand on; verifies pieces with SHA-1.
+    #[serde(rename = "libtorrent")]
+    Libtorrent,
     /// uftp, multicast at a given rate.
     #[serde(rename = "uftp")]
     Uftp,
@@ -60,8 +63,16 @@ const CONNECTIONS: usize = 4;
 
 impl Peer {
     /// All, in the order in which they take turns.
-    pub const ALL: [Peer; 7] =
-        [Peer::Headwater, Peer::Curl, Peer::CurlB3sum, Peer::Aria2, Peer::Rqbit, Peer::Uftp, Peer::Iperf3];
+    pub const ALL: [Peer; 8] = [
+        Peer::Headwater,
+        Peer::Curl,
+        Peer::CurlB3sum,
+        Peer::Aria2,
+        Peer::Rqbit,
+        Peer::Libtorrent,
+        Peer::Uftp,
+        Peer::Iperf3,
+    ];
 
     /// As on the command line.
     pub fn word(self) -> &'static str {
@@ -71,6 +82,7 @@ impl Peer {
             Peer::CurlB3sum => "curl+b3sum",
             Peer::Aria2 => "aria2",
             Peer::Rqbit => "rqbit",
+            Peer::Libtorrent => "libtorrent",
             Peer::Uftp => "uftp",
             Peer::Iperf3 => "iperf3",
         }
@@ -86,6 +98,7 @@ impl Peer {
             Peer::Rqbit => {
                 &[("rqbit", "cargo install rqbit --no-default-features --features rust-tls, no package")]
             }
+            Peer::Libtorrent => &[("python3", "python3")],
             Peer::Uftp => &[("uftp", "uftp"), ("uftpd", "uftp")],
             Peer::Iperf3 => &[("iperf3", "iperf3")],
         }
@@ -99,6 +112,9 @@ impl Peer {
             .filter(|(tool, _)| find(tool).is_none())
             .map(|(tool, package)| format!("{tool} ({package})"))
             .collect();
+        if self == Peer::Libtorrent && missing.is_empty() && !has_libtorrent() {
+            return Some("not installed: libtorrent for Python (python3-libtorrent)".to_owned());
+        }
         (!missing.is_empty()).then(|| format!("not installed: {}", missing.join(", ")))
     }
 
@@ -106,11 +122,11 @@ impl Peer {
     pub(super) fn plays(self, scenario: Scenario) -> bool {
         match self {
             Peer::Headwater => true,
-            Peer::Aria2 | Peer::Rqbit => scenario != Scenario::Many,
+            Peer::Aria2 | Peer::Rqbit | Peer::Libtorrent => scenario != Scenario::Many,
             // Its one source is the one that vanishes, or is hardly there any more.
             Peer::Curl => !matches!(scenario, Scenario::MultiKill | Scenario::MultiRerate | Scenario::Many),
             Peer::CurlB3sum | Peer::Iperf3 => scenario.is_fat(),
-            Peer::Uftp => scenario.is_fat() || scenario == Scenario::Fanout,
+            Peer::Uftp => scenario.is_fat() || scenario.receivers() > 1,
         }
     }
 
@@ -128,6 +144,16 @@ impl Peer {
     pub(super) fn writes(self) -> bool {
         self != Peer::Iperf3
     }
+}
+
+/// What [`Peer::Libtorrent`] runs.
+const LIBTORRENT: &[u8] = include_bytes!("libtorrent_peer.py");
+
+/// Whether Python finds it.
+fn has_libtorrent() -> bool {
+    let mut python = std::process::Command::new("python3");
+    python.args(["-c", "import libtorrent"]).stdin(std::process::Stdio::null());
+    python.output().is_ok_and(|output| output.status.success())
 }
 
 impl std::fmt::Display for Peer {
@@ -224,6 +250,7 @@ impl Layout<'_> {
             Peer::CurlB3sum => self.with_nginx(|role| self.curl_and_hash(role)),
             Peer::Aria2 => self.with_nginx(|role| self.aria2(role)),
             Peer::Rqbit => self.rqbit(),
+            Peer::Libtorrent => self.libtorrent(),
             Peer::Uftp => Ok(self.uftp()),
             Peer::Iperf3 => Ok(self.iperf3()),
         }
@@ -325,6 +352,26 @@ impl Layout<'_> {
             self.part(role, &[&common[..], &own].concat())
         };
         Ok(Deployment { standing: sources.map(seed).collect(), timed: receivers.map(get).collect() })
+    }
+
+    fn libtorrent(&self) -> Result<Deployment, AppError> {
+        let (sources, receivers) = self.roles();
+        let (file, script) = (self.folder.join("object.torrent"), self.folder.join("libtorrent_peer.py"));
+        write(&file, &torrent(&self.file(Role::Source(0)), NAME)?)?;
+        write(&script, LIBTORRENT)?;
+        let part = |role, verb: &str| {
+            let (home, port) = (self.home(role), TORRENT_PORT.to_string());
+            let mut command: Vec<OsString> = vec!["python3".into(), script.clone().into()];
+            command.extend([verb, &port].map(OsString::from));
+            command.extend([file.clone(), home].map(OsString::from));
+            // As with rqbit, each is told everybody.
+            command.extend(self.sources.iter().chain(&self.receivers).map(|at| at.to_string().into()));
+            Part { role, command }
+        };
+        Ok(Deployment {
+            standing: sources.map(|role| (part(role, "seed"), Ready::Tcp(TORRENT_PORT))).collect(),
+            timed: receivers.map(|role| part(role, "get")).collect(),
+        })
     }
 
     fn uftp(&self) -> Deployment {
@@ -463,10 +510,18 @@ mod tests {
 
     #[test]
     fn every_receiver_of_a_fanout_has_a_client_and_uftp_sends_to_all_at_once() {
-        for peer in [Peer::Headwater, Peer::Curl, Peer::Aria2, Peer::Rqbit] {
-            let (standing, timed) = lines(peer, Scenario::Fanout);
-            assert_eq!((standing.len(), timed.len()), (1, 4), "{peer}");
+        for peer in [Peer::Headwater, Peer::Curl, Peer::Aria2, Peer::Rqbit, Peer::Libtorrent] {
+            for (scenario, receivers) in
+                [(Scenario::Fanout, 4), (Scenario::Fanout16, 16), (Scenario::Fanout32, 32)]
+            {
+                let (standing, timed) = lines(peer, scenario);
+                assert_eq!((standing.len(), timed.len()), (1, receivers), "{peer}");
+            }
         }
+        let (_, timed) = lines(Peer::Libtorrent, Scenario::Fanout);
+        let all = "10.0.0.1 10.0.1.1 10.0.1.2 10.0.1.3 10.0.1.4";
+        assert!(timed[1].starts_with("python3 /libtorrent_peer.py get 6881 /object.torrent /receiver-1 "));
+        assert!(timed[1].ends_with(all), "{}", timed[1]);
         let (standing, timed) = lines(Peer::Uftp, Scenario::Fanout);
         assert_eq!((standing.len(), timed.len()), (4, 1));
         assert!(timed[0].starts_with("uftp -R 186000 "), "93 % of 200 Mbit/s in kbit/s: {}", timed[0]);

@@ -17,6 +17,12 @@ pub enum Scenario {
     MultiRerate,
     /// One source of 200 Mbit/s, four receivers that begin together.
     Fanout,
+    /// 16 receivers that begin together; every host has 20 Mbit/s in each direction.
+    #[serde(rename = "fanout-16")]
+    Fanout16,
+    /// The same with 32 receivers.
+    #[serde(rename = "fanout-32")]
+    Fanout32,
     /// One source, one receiver, no limits: what the processor allows.
     Fat,
     /// The same packet by packet, as on a wire without offloads.
@@ -27,11 +33,13 @@ pub enum Scenario {
 
 impl Scenario {
     /// All of them, in the order in which tables have them.
-    pub const ALL: [Scenario; 7] = [
+    pub const ALL: [Scenario; 9] = [
         Scenario::Multi,
         Scenario::MultiKill,
         Scenario::MultiRerate,
         Scenario::Fanout,
+        Scenario::Fanout16,
+        Scenario::Fanout32,
         Scenario::Fat,
         Scenario::FatMtu,
         Scenario::Many,
@@ -44,6 +52,8 @@ impl Scenario {
             Scenario::MultiKill => "multi-kill",
             Scenario::MultiRerate => "multi-rerate",
             Scenario::Fanout => "fanout",
+            Scenario::Fanout16 => "fanout-16",
+            Scenario::Fanout32 => "fanout-32",
             Scenario::Fat => "fat",
             Scenario::FatMtu => "fat-mtu",
             Scenario::Many => "many",
@@ -55,11 +65,22 @@ impl Scenario {
         matches!(self, Scenario::Fat | Scenario::FatMtu)
     }
 
+    /// Receivers that begin together.
+    pub(super) fn receivers(self) -> usize {
+        match self {
+            Scenario::Fanout => 4,
+            Scenario::Fanout16 => 16,
+            Scenario::Fanout32 => 32,
+            _ => 1,
+        }
+    }
+
     /// How large the object is, unless the user says otherwise; of [`Scenario::Many`], each.
     pub(super) fn usual_size(self) -> Bytes {
         match self {
             Scenario::Fat | Scenario::FatMtu => Bytes::mib(1024),
             Scenario::Many => Bytes::mib(10),
+            Scenario::Fanout16 | Scenario::Fanout32 => Bytes::mib(32),
             _ => Bytes::mib(256),
         }
     }
@@ -77,6 +98,8 @@ const HAPPENS: Duration = Duration::from_secs(2);
 const LEFT: BitRate = mbit(20);
 /// Both directions of a receiver's link, and the downlinks of sources.
 const RECEIVER: BitRate = mbit(1000);
+/// Both directions of every link where there are many receivers.
+const MANY_RECEIVERS: BitRate = mbit(20);
 /// The largest packet; Ethernet headers come on top.
 pub(super) const MTU: u16 = 1500;
 
@@ -104,6 +127,7 @@ impl Scene {
                 vec![mbit(100), mbit(100), mbit(300)]
             }
             Scenario::Fanout => vec![mbit(200)],
+            Scenario::Fanout16 | Scenario::Fanout32 => vec![MANY_RECEIVERS],
             Scenario::Fat | Scenario::FatMtu => vec![BitRate::ZERO],
             Scenario::Many => vec![RECEIVER; 3],
         };
@@ -116,8 +140,12 @@ impl Scene {
         Scene {
             scenario,
             script: Script { present: rates.len(), rates, events: events.into_iter().collect() },
-            receivers: if scenario == Scenario::Fanout { 4 } else { 1 },
-            access: (!scenario.is_fat()).then_some(RECEIVER),
+            receivers: scenario.receivers(),
+            access: match scenario {
+                Scenario::Fat | Scenario::FatMtu => None,
+                Scenario::Fanout16 | Scenario::Fanout32 => Some(MANY_RECEIVERS),
+                _ => Some(RECEIVER),
+            },
             size: size.unwrap_or(scenario.usual_size()),
         }
     }
@@ -156,6 +184,7 @@ mod tests {
     #[test]
     fn one_source_and_one_copy_set_the_ideal_of_a_fanout_and_the_receiver_that_of_many() {
         assert_eq!(ideal(Scenario::Fanout, Some(25_000_000)), Some(1.0));
+        assert_eq!(ideal(Scenario::Fanout32, Some(25_000_000)), Some(10.0), "as long as to one receiver");
         assert_eq!(ideal(Scenario::Many, Some(125_000_000)), Some(1.0));
     }
 
