@@ -181,7 +181,12 @@ public final class AgentClient implements Closeable {
    * @param window bytes that are held at most; rounded up to two blocks
    */
   public FlowStream open(Fetch fetch, int window) throws IOException {
-    return new FlowStream(this, fetch, window);
+    return new FlowStream(this, fetch, window, true);
+  }
+
+  /** As {@link #open}, but without credit until {@link FlowStream#start}: for who must know the length to find room for it. */
+  public FlowStream openWithoutCredit(Fetch fetch, int window) throws IOException {
+    return new FlowStream(this, fetch, window, false);
   }
 
   /** Ends the connection. Flows that have not ended hear {@link Refusal#CONNECTION_LOST}. Outputs stay registered. */

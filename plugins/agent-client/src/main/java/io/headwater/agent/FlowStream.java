@@ -29,14 +29,28 @@ public final class FlowStream extends InputStream {
   private long read;
 
   private long waitMillis;
+  private final long window;
+  private boolean started;
 
-  FlowStream(AgentClient client, Fetch fetch, int window) throws IOException {
+  FlowStream(AgentClient client, Fetch fetch, int least, boolean started) throws IOException {
     block = client.block();
     // Two blocks, so that one is under way while the other is read.
-    long blocks = Math.max(2, (window + block - 1) / block);
-    Fetch wanted =
-        new Fetch(fetch.coflow(), fetch.host(), fetch.output(), fetch.first(), fetch.count(), blocks * block);
+    window = Math.max(2, (least + block - 1) / block) * block;
+    this.started = started;
+    long credit = started ? window : 0;
+    Fetch wanted = new Fetch(fetch.coflow(), fetch.host(), fetch.output(), fetch.first(), fetch.count(), credit);
     flow = client.fetch(wanted, new Listener());
+  }
+
+  /** There is room for it: lets it begin, if it has not begun. */
+  public void start() {
+    synchronized (lock) {
+      if (started) {
+        return;
+      }
+      started = true;
+    }
+    flow.credit(window);
   }
 
   /** Waits no longer than this for the next byte; without limit if zero, which is the default. */
@@ -47,7 +61,7 @@ public final class FlowStream extends InputStream {
     }
   }
 
-  /** Bytes of the whole flow, known or not yet read. Waits until the source has answered. */
+  /** Bytes of the whole flow. Waits until the source has answered. */
   public long length() throws IOException {
     synchronized (lock) {
       awaitOpened();
@@ -75,6 +89,7 @@ public final class FlowStream extends InputStream {
     if (count == 0) {
       return 0;
     }
+    start();
     long more;
     int taken;
     synchronized (lock) {
