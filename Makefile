@@ -29,7 +29,7 @@ BINARY := $(TARGET_DIR)/release/headwater
 # rustup's cargo first, so that one that was just installed is found; nft and tc often live outside a user's PATH.
 export PATH := $(CARGO_HOME_DIR)/bin:$(PATH):/usr/sbin:/sbin
 
-.PHONY: help deps build demo bench test exercise golden lint experiments storms soak fuzz install uninstall clean
+.PHONY: help deps build demo bench test plugins exercise golden lint experiments storms soak fuzz install uninstall clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -59,6 +59,9 @@ test: deps ## Run all tests; what could not run, and why, is listed at the end
 	$(CARGO) test --workspace --locked
 	$(CARGO) test --release --locked --package headwater-machine --package headwater-transport --lib --test datacast
 	@scripts/skipped $(HEADWATER_SKIPPED)
+
+plugins: ## Build and test the plugins for engines (Java 17 and Maven), with the agent that was built last
+	scripts/plugins-test
 
 exercise: deps ## Add a transport to a copy of this tree, by a patch, and test it there (3 minutes the first time)
 	scripts/exercise

@@ -71,6 +71,8 @@ public final class AgentProcess implements Closeable {
     roots.forEach(root -> command.addAll(List.of("--root", root.toString())));
     command.addAll(List.of(options));
     AgentProcess agent = new AgentProcess(folder, address, command);
+    // A test run that is stopped leaves nothing behind.
+    Runtime.getRuntime().addShutdownHook(new Thread(agent::kill));
     agent.start();
     return agent;
   }
@@ -143,6 +145,9 @@ public final class AgentProcess implements Closeable {
 
   /** Ends it as a crash would. */
   public void kill() {
+    if (process == null) {
+      return;
+    }
     process.destroyForcibly();
     process.onExit().join();
   }

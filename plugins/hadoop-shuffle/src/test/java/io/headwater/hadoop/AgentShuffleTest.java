@@ -1,0 +1,320 @@
+package io.headwater.hadoop;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.headwater.agent.AgentProcess;
+import java.io.IOException;
+import java.io.RandomAccessFile;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.mapreduce.Job;
+import org.apache.hadoop.mapreduce.TaskCompletionEvent;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** Sorts on two NodeManagers with an agent each, beside the same sorts by the stock shuffle. */
+@Timeout(value = 600, unit = TimeUnit.SECONDS)
+class AgentShuffleTest {
+  private static final int MAPS = 8;
+  private static final int REDUCERS = 8;
+
+  /** 25 MB of each map: 200 MB in all. */
+  private static final int MANY = 250_000;
+
+  /** 4 MB of each map, for what goes wrong. */
+  private static final int FEW = 40_000;
+
+  private static final int FEW_MAPS = 4;
+  private static final int FEW_REDUCERS = 4;
+
+  private static Cluster cluster;
+  private static int outputs;
+  private static List<String> expected;
+
+  @BeforeAll
+  static void start() throws IOException {
+    cluster = new Cluster();
+  }
+
+  @AfterAll
+  static void stop() throws IOException {
+    if (cluster != null) {
+      cluster.close();
+    }
+  }
+
+  private static Path output() {
+    return cluster.folder.resolve("out" + ++outputs);
+  }
+
+  /** A job that was submitted, and where its result will be. */
+  private record Running(Job job, Path output, long since) {
+    List<String> result() throws Exception {
+      assertTrue(job.waitForCompletion(false), () -> "the job failed: " + said());
+      System.out.printf("%s: %.1f s, %s%n", job.getJobName(), (System.nanoTime() - since) / 1e9, counters());
+      return SortJob.result(output);
+    }
+
+    private String said() {
+      try {
+        return job.getStatus().getFailureInfo() + cluster.said(job.getJobID().toString());
+      } catch (IOException | InterruptedException e) {
+        return e.toString();
+      }
+    }
+
+    long counter(ShuffleCounter counter) throws IOException {
+      return job.getCounters().findCounter(counter).getValue();
+    }
+
+    private String counters() throws IOException {
+      Map<ShuffleCounter, Long> all = new java.util.EnumMap<>(ShuffleCounter.class);
+      for (ShuffleCounter counter : ShuffleCounter.values()) {
+        all.put(counter, counter(counter));
+      }
+      return all.toString();
+    }
+  }
+
+  private static Running submit(Configuration conf, String name) throws Exception {
+    return submit(conf, name, FEW_MAPS, FEW_REDUCERS, FEW);
+  }
+
+  private static Running submit(Configuration conf, String name, int maps, int reducers, int records) throws Exception {
+    Path output = output();
+    Job job = SortJob.job(conf, name, maps, reducers, records, output);
+    long since = System.nanoTime();
+    job.submit();
+    return new Running(job, output, since);
+  }
+
+  /** What a small sort must give, by the stock shuffle. */
+  private static synchronized List<String> expected() throws Exception {
+    if (expected == null) {
+      expected = submit(cluster.stock(), "small, stock").result();
+      assertEquals(FEW_REDUCERS, expected.size());
+    }
+    return expected;
+  }
+
+  /** Connections of a job's reducers to the shuffle services. */
+  private static List<CountingShuffleHandler.Connection> connections(Job job, String host) {
+    String id = job.getJobID().toString();
+    return CountingShuffleHandler.connections(host).stream().filter(it -> it.job().equals(id)).toList();
+  }
+
+  /** Those of them that go to the other host. */
+  private static long connectionsBetweenHosts(Job job) throws Exception {
+    Map<Integer, String> hosts = new HashMap<>();
+    for (TaskCompletionEvent event : job.getTaskCompletionEvents(0, 100)) {
+      if (!event.isMapTask()) {
+        hosts.put(event.getTaskAttemptId().getTaskID().getId(), java.net.URI.create(event.getTaskTrackerHttp()).getHost());
+      }
+    }
+    assertEquals(2, hosts.values().stream().distinct().count(), () -> "reducers on both hosts: " + hosts);
+    long count = 0;
+    for (String host : Cluster.HOSTS) {
+      count += connections(job, host).stream().filter(it -> !host.equals(hosts.get(it.reduce()))).count();
+    }
+    return count;
+  }
+
+  /** Connections by which an agent gets bytes from other hosts, and whether each is up. */
+  private static long lanes(String host, String status) {
+    Matcher lane = Pattern.compile("\\{[^{}]*\"host\":\"([^\"]+)\"[^{}]*\\}").matcher(status);
+    long count = 0;
+    while (lane.find()) {
+      count += lane.group(1).equals(host) || !lane.group().contains("\"up\":true") ? 0 : 1;
+    }
+    return count;
+  }
+
+  @Test
+  void aSortOf200MegabytesGivesTheSameByOneConnectionEachWay() throws Exception {
+    Running stock = submit(cluster.stock(), "200 MB, stock", MAPS, REDUCERS, MANY);
+    List<String> right = stock.result();
+    assertEquals(REDUCERS, right.size());
+    long before = connectionsBetweenHosts(stock.job());
+    long all = Cluster.HOSTS.stream().mapToLong(host -> connections(stock.job(), host).size()).sum();
+
+    Running ours = submit(cluster.agents(), "200 MB, agents", MAPS, REDUCERS, MANY);
+    Map<String, Long> most = new HashMap<>();
+    while (!ours.job().isComplete()) {
+      for (String host : Cluster.HOSTS) {
+        most.merge(host, lanes(host, cluster.agents.get(host).status()), Math::max);
+      }
+      Thread.sleep(50);
+    }
+    assertEquals(right, ours.result());
+    long after = most.values().stream().mapToLong(it -> it).sum();
+    System.out.printf("connections of the shuffle: %d stock, %d of them between the hosts; %d between the hosts with agents%n", all, before, after);
+    assertTrue(all >= 2 * REDUCERS && before >= REDUCERS, () -> "each reducer connects to each host: " + all + ", " + before);
+    assertEquals(Map.of(Cluster.HOSTS.get(0), 1L, Cluster.HOSTS.get(1), 1L), most);
+    assertEquals(0, connectionsBetweenHosts(ours.job()));
+    assertEquals(MAPS * REDUCERS, ours.counter(ShuffleCounter.AGENT_OUTPUTS));
+    assertEquals(0, ours.counter(ShuffleCounter.STOCK_INSTEAD));
+    for (String host : Cluster.HOSTS) {
+      assertEquals(0, cluster.agents.get(host).number("resets"), "no connection was dialled again");
+    }
+  }
+
+  @Test
+  void withoutAnAgentTheJobIsStockAndEachTaskSaysSoOnce() throws Exception {
+    List<String> right = expected();
+    Configuration conf = cluster.agents();
+    conf.set(JobAgent.SOCKET, cluster.folder.resolve("none.sock").toString());
+    Running job = submit(conf, "small, no agent");
+    assertEquals(right, job.result());
+    assertEquals(FEW_REDUCERS, job.counter(ShuffleCounter.STOCK_REDUCERS));
+    List<List<String>> said = cluster.said(job.job().getJobID().toString());
+    assertEquals(FEW_MAPS + FEW_REDUCERS, said.size());
+    for (List<String> lines : said) {
+      assertEquals(1, lines.size(), lines::toString);
+      assertTrue(lines.get(0).contains("stock way"), lines::toString);
+    }
+  }
+
+  @Test
+  void whatAgentsDoNotDoIsLeftToTheStockShuffle() throws Exception {
+    List<String> right = expected();
+    Configuration conf = cluster.agents();
+    conf.setBoolean("mapreduce.job.encrypted-intermediate-data", true);
+    Running job = submit(conf, "small, encrypted");
+    assertEquals(right, job.result());
+    assertEquals(FEW_REDUCERS, job.counter(ShuffleCounter.STOCK_REDUCERS));
+    assertEquals(0, job.counter(ShuffleCounter.AGENT_OUTPUTS));
+  }
+
+  /** A job whose reducers stop in the middle of an output each. */
+  private static Running gated(Configuration conf, String name, int only, int awaited) throws Exception {
+    Path gate = Files.createDirectory(cluster.folder.resolve("gate" + ++outputs));
+    conf.setBoolean("mapreduce.map.output.compress", true);
+    conf.setClass("mapreduce.map.output.compress.codec", GatedCodec.class, org.apache.hadoop.io.compress.CompressionCodec.class);
+    conf.set(GatedCodec.GATE, gate.toString());
+    if (only >= 0) {
+      conf.setInt(GatedCodec.ONLY, only);
+    }
+    Running job = submit(conf, name);
+    while (at(gate) < awaited) {
+      assertTrue(!job.job().isComplete(), () -> "it ended without stopping: " + job.said());
+      Thread.sleep(100);
+    }
+    return job;
+  }
+
+  private static long at(Path gate) throws IOException {
+    try (var files = Files.list(gate)) {
+      return files.filter(it -> it.getFileName().toString().startsWith("at-")).count();
+    }
+  }
+
+  private static void open(Configuration conf) throws IOException {
+    Files.write(Path.of(conf.get(GatedCodec.GATE)).resolve("open"), new byte[0]);
+  }
+
+  /** One agent is the local one of half of the reducers, and the peer of the others. */
+  @Test
+  void anAgentThatDiesInTheMiddleCostsNoJob() throws Exception {
+    List<String> right = expected();
+    Configuration conf = cluster.agents();
+    Running job = gated(conf, "small, an agent killed", -1, FEW_REDUCERS);
+    AgentProcess victim = cluster.agents.get(Cluster.HOSTS.get(1));
+    victim.kill();
+    open(conf);
+    try {
+      assertEquals(right, job.result());
+    } finally {
+      victim.start();
+    }
+    assertTrue(job.counter(ShuffleCounter.STOCK_INSTEAD) > 0);
+    assertTrue(job.counter(ShuffleCounter.AGENT_OUTPUTS) > 0);
+    String said = cluster.said(job.job().getJobID().toString()).toString();
+    assertTrue(said.contains("the agent of this host is gone"), said);
+  }
+
+  @Test
+  void anAgentThatIsFrozenForAWhileDelaysAndBreaksNothing() throws Exception {
+    List<String> right = expected();
+    Configuration conf = cluster.agents();
+    Running job = gated(conf, "small, an agent frozen", -1, FEW_REDUCERS);
+    AgentProcess victim = cluster.agents.get(Cluster.HOSTS.get(1));
+    victim.signal("STOP");
+    open(conf);
+    Thread.sleep(5_000);
+    victim.signal("CONT");
+    assertEquals(right, job.result());
+    assertEquals(FEW_MAPS * FEW_REDUCERS, job.counter(ShuffleCounter.AGENT_OUTPUTS));
+  }
+
+  /** The stock fetcher hears what has become of the file, and its map is run again as stock would. */
+  @Test
+  void aTruncatedOutputIsMadeAgain() throws Exception {
+    List<String> right = expected();
+    Configuration conf = cluster.agents();
+    conf.setInt("mapreduce.reduce.shuffle.max-fetch-failures-notifications", 1);
+    conf.setFloat("mapreduce.reduce.shuffle.max-fetch-failures-fraction", 0.1f);
+    conf.setLong("mapreduce.reduce.shuffle.retry-delay.max.ms", 500);
+    Running job = gated(conf, "small, an output cut off", -1, FEW_REDUCERS);
+    List<Path> files = cluster.files(job.job().getJobID().toString(), "file.out");
+    assertEquals(FEW_MAPS, files.size());
+    try (RandomAccessFile cut = new RandomAccessFile(files.get(0).toFile(), "rw")) {
+      cut.setLength(10);
+    }
+    open(conf);
+    assertEquals(right, job.result());
+    long launched = job.job().getCounters().findCounter(org.apache.hadoop.mapreduce.JobCounter.TOTAL_LAUNCHED_MAPS).getValue();
+    System.out.println("maps launched: " + launched);
+    assertTrue(job.counter(ShuffleCounter.STOCK_INSTEAD) > 0);
+  }
+
+  /** The reducer that stalls goes on only when all others have written their results: whoever waited for it would wait for ever. */
+  @Test
+  void aReducerThatStallsHoldsUpNobody() throws Exception {
+    List<String> right = expected();
+    Configuration conf = cluster.agents();
+    Running job = gated(conf, "small, a reducer stalls", 0, 1);
+    while (job.job().getTaskReports(org.apache.hadoop.mapreduce.TaskType.REDUCE).length < FEW_REDUCERS || done(job.job()) < FEW_REDUCERS - 1) {
+      Thread.sleep(100);
+    }
+    open(conf);
+    assertEquals(right, job.result());
+    assertEquals(FEW_MAPS * FEW_REDUCERS, job.counter(ShuffleCounter.AGENT_OUTPUTS));
+  }
+
+  private static long done(Job job) throws Exception {
+    long done = 0;
+    for (var report : job.getTaskReports(org.apache.hadoop.mapreduce.TaskType.REDUCE)) {
+      done += report.getCurrentStatus() == org.apache.hadoop.mapred.TIPStatus.COMPLETE ? 1 : 0;
+    }
+    return done;
+  }
+
+  /** Two outputs fill the memory and a merge begins only with the second; so the flow of a third waits. */
+  @Test
+  void aFlowWithoutMemoryHasNoCreditUntilThereIsRoom() throws Exception {
+    List<String> right = expected();
+    Configuration conf = cluster.agents();
+    // A record takes 110 bytes in memory.
+    long each = FEW / FEW_REDUCERS * 110L;
+    long limit = (long) (each / 0.55);
+    conf.setLong("mapreduce.reduce.memory.totalbytes", (long) (limit / 0.7));
+    conf.setFloat("mapreduce.reduce.shuffle.input.buffer.percent", 0.7f);
+    conf.setFloat("mapreduce.reduce.shuffle.memory.limit.percent", 0.6f);
+    conf.setFloat("mapreduce.reduce.shuffle.merge.percent", 0.66f);
+    Running job = gated(conf, "small, little memory", -1, FEW_REDUCERS);
+    open(conf);
+    assertEquals(right, job.result());
+    assertTrue(job.counter(ShuffleCounter.AGENT_WAITS) > 0);
+    assertEquals(FEW_MAPS * FEW_REDUCERS, job.counter(ShuffleCounter.AGENT_OUTPUTS));
+  }
+}
