@@ -25,6 +25,8 @@ use crate::tcp;
 
 /// Messages of programs that wait for the hub; more wait in the programs' sockets.
 const TOLD: usize = 1_024;
+/// How often outputs are looked for that ended with their file's name. Until then the disk keeps their bytes.
+const SWEEP: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// A running agent. Dropping it ends it at once; its socket's file goes with it.
 pub struct Agent {
@@ -83,12 +85,14 @@ impl Agent {
             Arc::new(Serving { tls, peers: config.peers, registry: registry.clone(), block, counters });
         let (told, heard) = mpsc::channel(TOLD);
         let complete = completion(serving.clone(), congestion);
+        let sweeping = tokio::spawn(sweep(registry.clone()));
         let malformed = AtomicU64::new(0);
         let shared = Arc::new(Shared { hub: told, registry, roots, block, malformed, complete });
         let tasks = Mutex::new(vec![
             tokio::spawn(hub.run(heard, news)),
             tokio::spawn(serving.run(listener)),
             tokio::spawn(local.run(shared.clone())),
+            sweeping,
         ]);
         Ok(Agent { address, node, shared, tasks })
     }
@@ -139,6 +143,14 @@ impl Drop for Agent {
     fn drop(&mut self) {
         let tasks = self.tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
         tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// Lets go of outputs whose files were deleted, now and then.
+async fn sweep(registry: Arc<Mutex<Registry>>) {
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        registry.lock().unwrap_or_else(PoisonError::into_inner).sweep();
     }
 }
 

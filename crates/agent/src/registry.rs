@@ -26,6 +26,7 @@ pub(crate) struct Output {
     pub(crate) file: File,
     ranges: Vec<Range>,
     stamp: u64,
+    while_named: bool,
 }
 
 /// A part of an output.
@@ -47,7 +48,16 @@ impl Output {
         if ends.max().is_some_and(|end| end > metadata.len()) {
             return Err(Refusal::Truncated);
         }
-        Ok(Output { stamp: stamp(&metadata), file, ranges })
+        Ok(Output { stamp: stamp(&metadata), file, ranges, while_named: false })
+    }
+
+    /// It is let go of by [`Registry::sweep`] when its file has no name any more.
+    pub(crate) fn while_named(self) -> Output {
+        Output { while_named: true, ..self }
+    }
+
+    fn is_over(&self) -> bool {
+        self.while_named && self.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
     }
 
     /// Partitions that lie behind each other, as one.
@@ -174,6 +184,14 @@ impl Registry {
         }
     }
 
+    /// Lets go of outputs that end with their file's name and whose file was deleted, and of applications that have nothing else here.
+    pub(crate) fn sweep(&mut self) {
+        for application in self.applications.values_mut() {
+            application.outputs.retain(|_, output| !output.is_over());
+        }
+        self.applications.retain(|_, it| it.programs > 0 || !it.outputs.is_empty());
+    }
+
     /// The output that somebody asks for who proves that he knows the token.
     ///
     /// # Errors
@@ -243,6 +261,31 @@ mod tests {
         registry.register(&name("a"), name("one"), output(&[])).unwrap();
         assert_eq!(registry.register(&name("b"), name("two"), output(&[])), Err(Refusal::Quota));
         registry.register(&name("c"), name("two"), output(&[])).unwrap();
+    }
+
+    #[test]
+    fn an_output_that_ends_with_its_name_is_let_go_of_when_the_file_is_deleted() {
+        let mut registry = Registry::new(Quotas::default());
+        let (job, token) = (name("job"), proof(b"t"));
+        registry.enter(1, &job, token).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file.out");
+        std::fs::write(&path, [7; 100]).unwrap();
+        let file = || Output::new(std::fs::File::open(&path).unwrap(), vec![range(0, 100)]).unwrap();
+        registry.register(&job, name("hadoop"), file().while_named()).unwrap();
+        registry.register(&job, name("other"), file()).unwrap();
+        registry.leave(&job);
+        registry.sweep();
+        assert_eq!(registry.count(), (1, 2), "the file is there");
+        let reading = registry.find(&job, token, &name("hadoop")).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        registry.sweep();
+        assert_eq!(registry.count(), (1, 1));
+        assert!(registry.find(&job, token, &name("other")).is_ok(), "others outlive their names");
+        assert_eq!(reading.part(0, 1).map(|it| it.length.get()), Ok(100), "whoever reads it reads on");
+        registry.unregister(&job, &name("other")).unwrap();
+        registry.sweep();
+        assert_eq!(registry.count(), (0, 0));
     }
 
     #[test]
