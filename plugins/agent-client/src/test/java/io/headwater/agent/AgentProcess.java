@@ -79,10 +79,17 @@ public final class AgentProcess implements Closeable {
 
   /** Tells all of these about each other, by the names of their hosts. */
   public static void introduce(Map<String, AgentProcess> hosts) throws IOException {
+    introduce(hosts, Map.of());
+  }
+
+  /** The same, with other addresses for some hosts: of relays on the way there. */
+  public static void introduce(Map<String, AgentProcess> hosts, Map<String, String> addresses) throws IOException {
     StringBuilder list = new StringBuilder();
     hosts.forEach(
-        (name, agent) ->
-            list.append(String.format("[\"%s\"]%naddress = \"%s\"%nfingerprint = \"%s\"%n%n", name, agent.address, agent.fingerprint)));
+        (name, agent) -> {
+          String address = addresses.getOrDefault(name, agent.address);
+          list.append(String.format("[\"%s\"]%naddress = \"%s\"%nfingerprint = \"%s\"%n%n", name, address, agent.fingerprint));
+        });
     for (AgentProcess agent : hosts.values()) {
       Files.writeString(agent.folder.resolve("agents.toml"), list);
       agent.signal("HUP");
@@ -110,6 +117,11 @@ public final class AgentProcess implements Closeable {
       }
       pause();
     }
+  }
+
+  /** Where it listens for other agents. */
+  public String address() {
+    return address;
   }
 
   public Path socket() {

@@ -147,6 +147,10 @@ class AgentShuffleTest {
     long before = connectionsBetweenHosts(stock.job());
     long all = Cluster.HOSTS.stream().mapToLong(host -> connections(stock.job(), host).size()).sum();
 
+    Map<String, Long> broken = new HashMap<>();
+    for (String host : Cluster.HOSTS) {
+      broken.put(host, cluster.agents.get(host).number("resets"));
+    }
     Running ours = submit(cluster.agents(), "200 MB, agents", MAPS, REDUCERS, MANY);
     Map<String, Long> most = new HashMap<>();
     while (!ours.job().isComplete()) {
@@ -164,7 +168,7 @@ class AgentShuffleTest {
     assertEquals(MAPS * REDUCERS, ours.counter(ShuffleCounter.AGENT_OUTPUTS));
     assertEquals(0, ours.counter(ShuffleCounter.STOCK_INSTEAD));
     for (String host : Cluster.HOSTS) {
-      assertEquals(0, cluster.agents.get(host).number("resets"), "no connection was dialled again");
+      assertEquals(broken.get(host), cluster.agents.get(host).number("resets"), "no connection was dialled again");
     }
   }
 
@@ -274,7 +278,10 @@ class AgentShuffleTest {
     assertEquals(right, job.result());
     long launched = job.job().getCounters().findCounter(org.apache.hadoop.mapreduce.JobCounter.TOTAL_LAUNCHED_MAPS).getValue();
     System.out.println("maps launched: " + launched);
-    assertTrue(job.counter(ShuffleCounter.STOCK_INSTEAD) > 0);
+    assertTrue(launched > FEW_MAPS, "the map was run again");
+    // Counters are of the attempts that succeeded, and a reducer that hears of such failures is run again itself.
+    String said = cluster.said(job.job().getJobID().toString()).toString();
+    assertTrue(said.contains("is fetched the stock way"), said);
   }
 
   /** The reducer that stalls goes on only when all others have written their results: whoever waited for it would wait for ever. */

@@ -32,8 +32,15 @@ final class Cluster implements Closeable {
   final Map<String, AgentProcess> agents = new LinkedHashMap<>();
   private final List<Service> services = new ArrayList<>();
   private final Configuration conf = new YarnConfiguration();
+  private final int nodeMegabytes;
 
-  Cluster(String... agentOptions) throws IOException {
+  /** Nodes for three tasks, so that a master and four others need both. */
+  Cluster() throws IOException {
+    this(3 * 512);
+  }
+
+  Cluster(int nodeMegabytes, String... agentOptions) throws IOException {
+    this.nodeMegabytes = nodeMegabytes;
     AgentProcess.binary();
     // Short, since sockets are in it.
     folder = Files.createTempDirectory("hw");
@@ -92,8 +99,7 @@ final class Cluster implements Closeable {
     node.set("yarn.nodemanager.aux-services.mapreduce_shuffle.class", CountingShuffleHandler.class.getName());
     node.setInt("mapreduce.shuffle.port", 0);
     node.setBoolean("mapreduce.shuffle.connection-keep-alive.enable", true);
-    // Three tasks, so that the master and four others need both hosts.
-    node.setInt("yarn.nodemanager.resource.memory-mb", 3 * 512);
+    node.setInt("yarn.nodemanager.resource.memory-mb", nodeMegabytes);
     node.setInt("yarn.nodemanager.resource.cpu-vcores", 8);
     node.setBoolean("yarn.nodemanager.vmem-check-enabled", false);
     node.setBoolean("yarn.nodemanager.pmem-check-enabled", false);

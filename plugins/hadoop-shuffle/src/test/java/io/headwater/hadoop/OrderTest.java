@@ -1,0 +1,153 @@
+package io.headwater.hadoop;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.headwater.agent.AgentProcess;
+import java.io.IOException;
+import java.net.ServerSocket;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.io.compress.CompressionCodec;
+import org.apache.hadoop.mapreduce.Job;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** Two jobs at once, with a controller that orders coflows and links that are slower than all else. */
+@Timeout(value = 900, unit = TimeUnit.SECONDS)
+class OrderTest {
+  private static final long LINK = 1_000_000;
+
+  /**
+   * Sizes by which the scheduler has one place only for everything: each host gets one reducer of each job. The large job comes first:
+   * its reducers are more than half of a node, so there is one on each. The small job's master fits only where the large one's is not,
+   * and then each node has room for one of its reducers.
+   */
+  private static final int NODE = 6400;
+
+  private static final int LARGE_MASTER = 2048;
+  private static final int LARGE_REDUCER = 3328;
+  private static final int SMALL_MASTER = 1280;
+  private static final int SMALL_REDUCER = 1024;
+
+  /** A coflow in an agent's status. */
+  private record Coflow(long bytes, long left, long rank) {}
+
+  private static final Pattern COFLOW =
+      Pattern.compile("\\{\"application\":\"(job_\\d+_\\d+)\",\"bytes\":(\\d+),[^{}]*\"left\":(\\d+),\"rank\":(\\d+|null)[^{}]*\\}");
+
+  private static Map<String, Coflow> coflows(String status) {
+    Map<String, Coflow> coflows = new HashMap<>();
+    Matcher coflow = COFLOW.matcher(status);
+    while (coflow.find()) {
+      long rank = coflow.group(4).equals("null") ? -1 : Long.parseLong(coflow.group(4));
+      coflows.put(coflow.group(1), new Coflow(Long.parseLong(coflow.group(2)), Long.parseLong(coflow.group(3)), rank));
+    }
+    return coflows;
+  }
+
+  @Test
+  void theJobWithLessLeftIsRankedFirstAndEndsFirst() throws Exception {
+    Path binary = AgentProcess.binary();
+    String controller = "127.0.0.1:" + freePort();
+    Path state = Files.createTempDirectory("hwc");
+    Process ordering =
+        new ProcessBuilder(binary.toString(), "--state", state.toString(), "controller", "--listen", controller, "--coflow-order", "varys")
+            .redirectOutput(ProcessBuilder.Redirect.DISCARD)
+            .redirectError(ProcessBuilder.Redirect.DISCARD)
+            .start();
+    Map<String, ThrottledRelay> links = new LinkedHashMap<>();
+    try (Cluster cluster = new Cluster(NODE, "--controller", controller)) {
+      Map<String, String> addresses = new HashMap<>();
+      for (Map.Entry<String, AgentProcess> host : cluster.agents.entrySet()) {
+        ThrottledRelay link = new ThrottledRelay(host.getValue().address(), LINK);
+        links.put(host.getKey(), link);
+        addresses.put(host.getKey(), link.address());
+      }
+      AgentProcess.introduce(cluster.agents, addresses);
+      run(cluster);
+    } finally {
+      ordering.destroyForcibly();
+      for (ThrottledRelay link : links.values()) {
+        link.close();
+      }
+    }
+  }
+
+  private void run(Cluster cluster) throws Exception {
+    Path largeGate = Files.createDirectory(cluster.folder.resolve("gate-large"));
+    Path smallGate = Files.createDirectory(cluster.folder.resolve("gate-small"));
+    Job large = job(cluster, "large", 120_000, largeGate, LARGE_MASTER, LARGE_REDUCER);
+    large.submit();
+    await(large, largeGate);
+    Job small = job(cluster, "small", 40_000, smallGate, SMALL_MASTER, SMALL_REDUCER);
+    small.submit();
+    await(small, smallGate);
+
+    // Both are on their way at both hosts. What comes from now on is compared.
+    String largeId = large.getJobID().toString();
+    String smallId = small.getJobID().toString();
+    Map<String, Map<String, Coflow>> first = new HashMap<>();
+    for (String host : Cluster.HOSTS) {
+      Map<String, Coflow> at = coflows(cluster.agents.get(host).status());
+      assertEquals(2, at.size(), at::toString);
+      first.put(host, at);
+    }
+    Files.write(largeGate.resolve("open"), new byte[0]);
+    Files.write(smallGate.resolve("open"), new byte[0]);
+    Map<String, Map<String, Coflow>> last = new HashMap<>();
+    boolean ranked = false;
+    while (!small.isComplete()) {
+      for (String host : Cluster.HOSTS) {
+        Map<String, Coflow> at = coflows(cluster.agents.get(host).status());
+        if (at.containsKey(smallId) && at.containsKey(largeId) && at.get(smallId).left() > 0) {
+          last.put(host, at);
+          ranked |= at.get(smallId).rank() >= 0 && at.get(smallId).rank() < at.get(largeId).rank();
+        }
+      }
+      Thread.sleep(50);
+    }
+    assertTrue(small.isSuccessful());
+    assertTrue(!large.isComplete(), "the ranked job ends first");
+    assertTrue(large.waitForCompletion(false));
+    assertTrue(ranked, "the small job was ranked before the large one");
+    long smallCame = 0;
+    long largeCame = 0;
+    for (String host : Cluster.HOSTS) {
+      smallCame += last.get(host).get(smallId).bytes() - first.get(host).get(smallId).bytes();
+      largeCame += last.get(host).get(largeId).bytes() - first.get(host).get(largeId).bytes();
+    }
+    System.out.printf("while the ranked job fetched %d bytes, the other fetched %d%n", smallCame, largeCame);
+    assertTrue(largeCame < smallCame / 2, () -> "links were not given to the ranked job");
+  }
+
+  private static Job job(Cluster cluster, String name, int records, Path gate, int master, int reducer) throws IOException {
+    Configuration conf = cluster.agents();
+    conf.setBoolean("mapreduce.map.output.compress", true);
+    conf.setClass("mapreduce.map.output.compress.codec", GatedCodec.class, CompressionCodec.class);
+    conf.set(GatedCodec.GATE, gate.toString());
+    conf.setInt("yarn.app.mapreduce.am.resource.mb", master);
+    conf.setInt("mapreduce.reduce.memory.mb", reducer);
+    return SortJob.job(conf, name, 4, 2, records, cluster.folder.resolve("out-" + name));
+  }
+
+  private static void await(Job job, Path gate) throws Exception {
+    while (!Files.exists(gate.resolve("at-0")) || !Files.exists(gate.resolve("at-1"))) {
+      assertTrue(!job.isComplete(), "it ended without stopping");
+      Thread.sleep(100);
+    }
+  }
+
+  private static int freePort() throws IOException {
+    try (ServerSocket any = new ServerSocket(0)) {
+      return any.getLocalPort();
+    }
+  }
+}
