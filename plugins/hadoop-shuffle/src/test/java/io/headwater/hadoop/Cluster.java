@@ -194,6 +194,11 @@ final class Cluster implements Closeable {
       System.out.println("kept: " + folder);
       return;
     }
+    delete(folder);
+  }
+
+  /** Deletes a folder and all in it. */
+  static void delete(Path folder) throws IOException {
     try (Stream<Path> files = Files.walk(folder)) {
       files.sorted(Comparator.reverseOrder()).forEach(file -> file.toFile().delete());
     }

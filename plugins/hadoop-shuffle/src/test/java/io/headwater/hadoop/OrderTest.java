@@ -23,7 +23,7 @@ import org.junit.jupiter.api.Timeout;
 /** Two jobs at once, with a controller that orders coflows and links that are slower than all else. */
 @Timeout(value = 900, unit = TimeUnit.SECONDS)
 class OrderTest {
-  private static final long LINK = 1_000_000;
+  private static final long LINK = 2_000_000;
 
   /**
    * Sizes by which the scheduler has one place only for everything: each host gets one reducer of each job. The large job comes first:
@@ -40,15 +40,15 @@ class OrderTest {
   /** A coflow in an agent's status. */
   private record Coflow(long bytes, long left, long rank) {}
 
-  private static final Pattern COFLOW =
-      Pattern.compile("\\{\"application\":\"(job_\\d+_\\d+)\",\"bytes\":(\\d+),[^{}]*\"left\":(\\d+),\"rank\":(\\d+|null)[^{}]*\\}");
+  private static final Pattern COFLOW = Pattern.compile("\\{[^{}]*\"application\":\"(job_\\d+_\\d+)\"[^{}]*\\}");
 
-  private static Map<String, Coflow> coflows(String status) {
+  private static Map<String, Coflow> coflows(String status) throws IOException {
     Map<String, Coflow> coflows = new HashMap<>();
-    Matcher coflow = COFLOW.matcher(status);
-    while (coflow.find()) {
-      long rank = coflow.group(4).equals("null") ? -1 : Long.parseLong(coflow.group(4));
-      coflows.put(coflow.group(1), new Coflow(Long.parseLong(coflow.group(2)), Long.parseLong(coflow.group(3)), rank));
+    Matcher found = COFLOW.matcher(status);
+    while (found.find()) {
+      String it = found.group();
+      long rank = it.contains("\"rank\":null") ? -1 : AgentProcess.number(it, "rank");
+      coflows.put(found.group(1), new Coflow(AgentProcess.number(it, "bytes"), AgentProcess.number(it, "left"), rank));
     }
     return coflows;
   }
@@ -74,7 +74,8 @@ class OrderTest {
       AgentProcess.introduce(cluster.agents, addresses);
       run(cluster);
     } finally {
-      ordering.destroyForcibly();
+      ordering.destroyForcibly().waitFor();
+      Cluster.delete(state);
       for (ThrottledRelay link : links.values()) {
         link.close();
       }
@@ -84,10 +85,10 @@ class OrderTest {
   private void run(Cluster cluster) throws Exception {
     Path largeGate = Files.createDirectory(cluster.folder.resolve("gate-large"));
     Path smallGate = Files.createDirectory(cluster.folder.resolve("gate-small"));
-    Job large = job(cluster, "large", 120_000, largeGate, LARGE_MASTER, LARGE_REDUCER);
+    Job large = job(cluster, "large", 200_000, largeGate, LARGE_MASTER, LARGE_REDUCER);
     large.submit();
     await(large, largeGate);
-    Job small = job(cluster, "small", 40_000, smallGate, SMALL_MASTER, SMALL_REDUCER);
+    Job small = job(cluster, "small", 100_000, smallGate, SMALL_MASTER, SMALL_REDUCER);
     small.submit();
     await(small, smallGate);
 
@@ -96,12 +97,13 @@ class OrderTest {
     String smallId = small.getJobID().toString();
     Map<String, Map<String, Coflow>> first = new HashMap<>();
     for (String host : Cluster.HOSTS) {
-      Map<String, Coflow> at = coflows(cluster.agents.get(host).status());
-      assertEquals(2, at.size(), at::toString);
+      String status = cluster.agents.get(host).status();
+      Map<String, Coflow> at = coflows(status);
+      assertEquals(2, at.size(), status);
       first.put(host, at);
     }
-    Files.write(largeGate.resolve("open"), new byte[0]);
     Files.write(smallGate.resolve("open"), new byte[0]);
+    Files.write(largeGate.resolve("open"), new byte[0]);
     Map<String, Map<String, Coflow>> last = new HashMap<>();
     boolean ranked = false;
     while (!small.isComplete()) {
