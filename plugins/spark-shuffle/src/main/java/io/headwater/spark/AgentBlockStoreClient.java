@@ -6,6 +6,7 @@ import io.headwater.agent.Refusal;
 import java.io.IOException;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -63,7 +64,7 @@ final class AgentBlockStoreClient extends BlockStoreClient {
   public void fetchBlocks(
       String host, int port, String execId, String[] blockIds, BlockFetchingListener listener, DownloadFileManager files) {
     List<String> others = new ArrayList<>();
-    Map<String, BlockName> names = new java.util.LinkedHashMap<>();
+    Map<String, BlockName> names = new LinkedHashMap<>();
     for (String block : blockIds) {
       BlockName name = BlockName.parse(block);
       if (name == null || names.containsKey(block)) {
@@ -72,12 +73,12 @@ final class AgentBlockStoreClient extends BlockStoreClient {
         names.put(block, name);
       }
     }
-    String source = names.isEmpty() ? null : session.hostOf(execId);
-    AgentClient agent = source == null || isAvoided(source) ? null : session.client();
-    if (agent == null) {
-      if (!names.isEmpty() && source == null) {
-        Notices.stock("blocks of executor " + execId + " are fetched", "it has no agent");
-      }
+    AgentClient agent = names.isEmpty() ? null : session.client();
+    String source = agent == null ? null : session.hostOf(execId);
+    if (agent != null && source == null) {
+      Notices.stock("blocks of executor " + execId + " are fetched", "it has no agent");
+    }
+    if (source == null || isAvoided(source)) {
       stock.fetchBlocks(host, port, execId, blockIds, listener, files);
       return;
     }
@@ -138,7 +139,7 @@ final class AgentBlockStoreClient extends BlockStoreClient {
     if (refusal == Refusal.UNKNOWN_HOST || refusal == Refusal.UNREACHABLE) {
       avoided.put(source, System.nanoTime());
     }
-    Notices.stock("blocks of host " + source + " are fetched", why.isEmpty() ? refusal.toString() : refusal + " (" + why + ")");
+Notices.stock("blocks of host " + source + " are fetched", refusal, why);
   }
 
   private void giveUpStalled() {

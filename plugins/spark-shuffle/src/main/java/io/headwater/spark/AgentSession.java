@@ -98,7 +98,7 @@ final class AgentSession {
       try {
         known = new Host((String) driver.<Object>askSync(new Messages.HostOf(other), ANY), System.nanoTime());
       } catch (RuntimeException | Error e) {
-        Notices.stock("blocks are fetched", "the driver does not say where their executors are: " + e);
+        Notices.stock("blocks are fetched", "the driver does not say where their executors are", e.toString());
         return null;
       }
       hosts.put(other, known);
@@ -126,10 +126,11 @@ final class AgentSession {
 
   private static boolean register(AgentClient agent, String name, Output output) {
     try {
-      agent.register(name, output.data, new Index.Spark(output.index));
+      // Links in the engine's folders are its operator's; the agent follows none.
+      agent.register(name, output.data.toRealPath(), new Index.Spark(output.index.toRealPath()));
       return true;
     } catch (IOException | RuntimeException e) {
-      Notices.stock("map outputs stay with their executors,", "the agent does not hold them: " + e.getMessage());
+      Notices.stock("outputs are fetched", "the agent does not hold them", e.getMessage());
       return false;
     }
   }
@@ -183,7 +184,7 @@ final class AgentSession {
       refused = true;
       refusedAt = System.nanoTime();
       outputs.values().forEach(output -> unheld.add(output.shuffle));
-      Notices.stock("shuffles of executor " + executor + " go", "no agent at " + settings.socket() + ": " + e.getMessage());
+      Notices.stock("shuffles of executor " + executor + " go", "no agent at " + settings.socket(), e.getMessage());
     }
   }
 
@@ -200,7 +201,7 @@ final class AgentSession {
       driver.<Object>askSync(state, ANY);
       told = state;
     } catch (RuntimeException | Error e) {
-      Notices.stock("outputs of executor " + executor + " are fetched", "the driver cannot be told of its agent: " + e);
+      Notices.stock("outputs of executor " + executor + " are fetched", "the driver cannot be told of its agent", e.toString());
     }
   }
 
@@ -213,7 +214,7 @@ final class AgentSession {
       } catch (InterruptedException e) {
         return;
       } catch (RuntimeException e) {
-        Notices.stock("some blocks may be fetched", "the watch failed: " + e);
+        Notices.stock("some blocks may be fetched", "the watch failed", e.toString());
       }
     }
   }

@@ -12,11 +12,15 @@ final class Notices {
 
   private Notices() {}
 
-  /** Says what goes the stock way, unless that was said already. */
-  static void stock(String what, String why) {
-    if (TOLD.add(what + '\0' + why)) {
-      LOG.warn("{} the stock way: {}", what, why);
+  /** Says what goes the stock way, unless that was said already for the same reason; the details of the first case stand for all. */
+  static void stock(String what, Object reason, String details) {
+    if (TOLD.add(what + '\0' + reason)) {
+      LOG.warn("{} the stock way: {}{}", what, reason, details == null || details.isEmpty() ? "" : " (" + details + ")");
     }
+  }
+
+  static void stock(String what, String reason) {
+    stock(what, reason, "");
   }
 
   static void info(String what, Object... values) {

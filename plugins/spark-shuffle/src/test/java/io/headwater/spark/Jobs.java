@@ -1,0 +1,98 @@
+package io.headwater.spark;
+
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Random;
+import java.util.stream.IntStream;
+import java.util.zip.CRC32;
+import org.apache.spark.api.java.JavaPairRDD;
+import org.apache.spark.api.java.JavaSparkContext;
+import scala.Tuple2;
+
+/** What is computed: the same on every run. */
+final class Jobs {
+  private static final int MAPS = 6;
+  private static final int REDUCES = 4;
+  private static final int RECORDS = 20_000;
+  private static final int FIRST = 2;
+  private static final int LAST = 3;
+
+  private Jobs() {}
+
+  /** Records with random keys below {@code keys}. */
+  static JavaPairRDD<Long, String> records(JavaSparkContext context, int seed, int keys) {
+    return context.parallelize(IntStream.range(0, MAPS).boxed().toList(), MAPS).flatMapToPair(part -> {
+      Random random = new Random(seed * 1000L + part);
+      List<Tuple2<Long, String>> records = new ArrayList<>();
+      for (int record = 0; record < RECORDS; record++) {
+        records.add(new Tuple2<>((long) random.nextInt(keys), Long.toHexString(random.nextLong()) + Long.toHexString(random.nextLong())));
+      }
+      return records.iterator();
+    });
+  }
+
+  /** All records in the order of their keys. */
+  static JavaPairRDD<Long, String> sorted(JavaSparkContext context) {
+    return records(context, 1, Integer.MAX_VALUE).sortByKey(true, REDUCES);
+  }
+
+  /** Two shuffles side by side. */
+  static JavaPairRDD<Long, Tuple2<String, String>> joined(JavaSparkContext context) {
+    return records(context, 2, 200_000).join(records(context, 3, 200_000), REDUCES);
+  }
+
+  /**
+   * How many there are, and a checksum. Checks that each key is no smaller than the one before; the engine draws the bounds of partitions
+   * anew for each shuffle, and may exchange records of the same key.
+   */
+  static String ordered(JavaPairRDD<Long, String> records) {
+    List<long[]> partitions = records.mapPartitionsWithIndex((partition, all) -> {
+      long[] seen = {0, 0, Long.MAX_VALUE, Long.MIN_VALUE};
+      while (all.hasNext()) {
+        var record = all.next();
+        if (record._1() < seen[LAST]) {
+          throw new IllegalStateException(record._1() + " comes after " + seen[LAST]);
+        }
+        seen[0]++;
+        seen[1] += checksum(record._1() + "=" + record._2());
+        seen[FIRST] = Math.min(seen[FIRST], record._1());
+        seen[LAST] = record._1();
+      }
+      return List.of(seen).iterator();
+    }, true).collect();
+    long count = 0;
+    long sum = 0;
+    long last = Long.MIN_VALUE;
+    for (long[] partition : partitions) {
+      if (partition[FIRST] < last) {
+        throw new IllegalStateException("partitions overlap at " + last);
+      }
+      count += partition[0];
+      sum += partition[1];
+      last = Math.max(last, partition[LAST]);
+    }
+    return count + " records, " + Long.toHexString(sum);
+  }
+
+  /** How many there are, and a checksum that does not depend on their order. */
+  static String total(JavaPairRDD<Long, Tuple2<String, String>> records) {
+    long[] total = records.mapPartitions(all -> {
+      long count = 0;
+      long sum = 0;
+      while (all.hasNext()) {
+        var record = all.next();
+        count++;
+        sum += checksum(record._1() + "=" + record._2()._1() + record._2()._2());
+      }
+      return List.of(new long[] {count, sum}).iterator();
+    }).reduce((one, other) -> new long[] {one[0] + other[0], one[1] + other[1]});
+    return total[0] + " records, " + Long.toHexString(total[1]);
+  }
+
+  private static long checksum(String text) {
+    CRC32 checksum = new CRC32();
+    checksum.update(text.getBytes(StandardCharsets.UTF_8));
+    return checksum.getValue();
+  }
+}
