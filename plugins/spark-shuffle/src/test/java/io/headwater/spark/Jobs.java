@@ -6,15 +6,19 @@ import java.util.List;
 import java.util.Random;
 import java.util.stream.IntStream;
 import java.util.zip.CRC32;
+import org.apache.spark.ShuffleDependency;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.TaskContext;
 import org.apache.spark.api.java.JavaPairRDD;
 import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.shuffle.ShuffleHandle;
 import scala.Tuple2;
 
 /** What is computed: the same on every run. */
 final class Jobs {
-  private static final int MAPS = 6;
+  static final int MAPS = 6;
   private static final int REDUCES = 4;
-  private static final int RECORDS = 20_000;
+  static final int RECORDS = 20_000;
   private static final int FIRST = 2;
   private static final int LAST = 3;
 
@@ -73,6 +77,18 @@ final class Jobs {
       last = Math.max(last, partition[LAST]);
     }
     return count + " records, " + Long.toHexString(sum);
+  }
+
+  /** How many records there are, read two partitions at a time, as SQL's adaptive plans do: in a batch from each map output. */
+  static long countInBatches(JavaSparkContext context, JavaPairRDD<Long, String> sorted) {
+    ShuffleHandle handle = ((ShuffleDependency<?, ?, ?>) sorted.rdd().dependencies().head()).shuffleHandle();
+    context.setLocalProperty("__fetch_continuous_blocks_in_batch_enabled", "true");
+    return context.parallelize(List.of(0, REDUCES / 2), 2).map(first -> {
+      TaskContext task = TaskContext.get();
+      var reader = SparkEnv.get().shuffleManager().getReader(
+          handle, 0, Integer.MAX_VALUE, first, first + REDUCES / 2, task, task.taskMetrics().createTempShuffleReadMetrics());
+      return (long) reader.read().size();
+    }).reduce(Long::sum);
   }
 
   /** How many there are, and a checksum that does not depend on their order. */

@@ -110,6 +110,19 @@ class SparkShuffleTest {
   }
 
   @Test
+  void partitions_that_are_read_together_are_fetched_together() throws Exception {
+    try (Application app = start(Map.of("spark.serializer", "org.apache.spark.serializer.KryoSerializer"))) {
+      JavaPairRDD<Long, String> records = Jobs.sorted(app.context);
+      records.count();
+      long flows = agents.countBoth("flows_done");
+      assertEquals((long) Jobs.MAPS * Jobs.RECORDS, Jobs.countInBatches(app.context, records));
+      long batches = agents.countBoth("flows_done") - flows;
+      assertTrue(batches > 0 && batches <= 2 * Jobs.MAPS, "flows: " + batches);
+      assertEquals(app.stages.remoteBytes(), agents.countBoth("bytes_received"));
+    }
+  }
+
+  @Test
   void no_stage_is_rerun_when_an_executor_ends_and_deletes_its_files() throws Exception {
     try (Application app = start(Map.of())) {
       JavaPairRDD<Long, String> records = Jobs.sorted(app.context);
