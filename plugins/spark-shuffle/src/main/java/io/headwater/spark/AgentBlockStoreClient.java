@@ -53,6 +53,9 @@ final class AgentBlockStoreClient extends BlockStoreClient {
   private final ArrayDeque<BlockFlow> waiting = new ArrayDeque<>();
   private int open;
 
+  /** When anything came from the agent. */
+  private volatile long heard = System.nanoTime();
+
   AgentBlockStoreClient(BlockStoreClient stock, AgentSession session, TransportConf transport) {
     this.stock = stock;
     this.session = session;
@@ -144,11 +147,17 @@ Notices.stock("blocks of host " + source + " are fetched", refusal, why);
 
   private void giveUpStalled() {
     long now = System.nanoTime();
+    long patience = session.settings().patience().toNanos();
     for (BlockFlow flow : active) {
-      if (flow.isSilent(now, session.settings().patience().toNanos())) {
-        flow.giveUp();
+      if (flow.isSilent(now, patience)) {
+        flow.giveUp(now - heard > patience);
       }
     }
+  }
+
+  /** Bytes of some flow have come. */
+  void heard(long now) {
+    heard = now;
   }
 
   // ---- all else, as it was

@@ -2,6 +2,7 @@ package io.headwater.spark;
 
 import io.headwater.agent.AgentClient;
 import io.headwater.agent.Index;
+import io.headwater.agent.RefusedException;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -14,6 +15,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.rpc.RpcEndpointRef;
 import org.apache.spark.rpc.RpcTimeout;
@@ -30,6 +32,7 @@ final class AgentSession {
   /** How long an agent may take to answer a request. A frozen one holds up a task for so long, once. */
   private static final Duration PATIENCE = Duration.ofSeconds(10);
 
+  /** An attempt to connect is made after this, or after three times what the last one took. */
   private static final long RETRY_NANOS = TimeUnit.SECONDS.toNanos(2);
 
   /** A host without an agent may get one. */
@@ -55,7 +58,7 @@ final class AgentSession {
   private final Map<String, Output> outputs = new LinkedHashMap<>();
   private final Set<Integer> unheld = new HashSet<>();
   private AgentClient client;
-  private long refusedAt;
+  private long retryAt;
   private boolean refused;
   private Messages.State told;
 
@@ -96,9 +99,9 @@ final class AgentSession {
     Host known = hosts.get(other);
     if (known == null || known.name.isEmpty() && System.nanoTime() - known.asked > UNKNOWN_NANOS) {
       try {
-        known = new Host((String) driver.<Object>askSync(new Messages.HostOf(other), ANY), System.nanoTime());
-      } catch (RuntimeException | Error e) {
-        Notices.stock("blocks are fetched", "the driver does not say where their executors are", e.toString());
+        known = new Host((String) ask(new Messages.HostOf(other)), System.nanoTime());
+      } catch (IOException e) {
+        Notices.stock("blocks are fetched", "the driver does not say where their executors are", e.getMessage());
         return null;
       }
       hosts.put(other, known);
@@ -131,6 +134,10 @@ final class AgentSession {
       return true;
     } catch (IOException | RuntimeException e) {
       Notices.stock("outputs are fetched", "the agent does not hold them", e.getMessage());
+      if (!(e instanceof RefusedException)) {
+        // It does not answer, and the next task shall not wait for it as well.
+        agent.close();
+      }
       return false;
     }
   }
@@ -167,7 +174,8 @@ final class AgentSession {
   /** Connects, unless that failed a moment ago; an agent that comes back learns all outputs anew. */
   private synchronized void connect() {
     client = null;
-    if (closed || refused && System.nanoTime() - refusedAt < RETRY_NANOS) {
+    long begin = System.nanoTime();
+    if (closed || refused && begin - retryAt < 0) {
       return;
     }
     try {
@@ -182,7 +190,8 @@ final class AgentSession {
       refused = false;
     } catch (IOException | RuntimeException e) {
       refused = true;
-      refusedAt = System.nanoTime();
+      long now = System.nanoTime();
+      retryAt = now + Math.max(RETRY_NANOS, 3 * (now - begin));
       outputs.values().forEach(output -> unheld.add(output.shuffle));
       Notices.stock("shuffles of executor " + executor + " go", "no agent at " + settings.socket(), e.getMessage());
     }
@@ -198,10 +207,22 @@ final class AgentSession {
       return;
     }
     try {
-      driver.<Object>askSync(state, ANY);
+      ask(state);
       told = state;
-    } catch (RuntimeException | Error e) {
-      Notices.stock("outputs of executor " + executor + " are fetched", "the driver cannot be told of its agent", e.toString());
+    } catch (IOException e) {
+      Notices.stock("outputs of executor " + executor + " are fetched", "the driver cannot be told of its agent", e.getMessage());
+    }
+  }
+
+  /** The engine throws checked exceptions that it does not declare. */
+  private Object ask(Object message) throws IOException {
+    try {
+      return driver.<Object>askSync(message, ANY);
+    } catch (Exception e) {
+      if (e instanceof InterruptedException) {
+        Thread.currentThread().interrupt();
+      }
+      throw new IOException(e.toString(), e);
     }
   }
 
@@ -229,8 +250,9 @@ final class AgentSession {
     boolean over;
     try {
       over = (Boolean) driver.<Object>askSync(new Messages.Leaving(executor), LEAVING, ANY);
-    } catch (RuntimeException | Error e) {
-      over = true;
+    } catch (Exception e) {
+      // One that only answers late is there, and so may be the application.
+      over = !(e instanceof TimeoutException);
     }
     synchronized (this) {
       if (client == null) {

@@ -57,8 +57,12 @@ final class BlockFlow implements FlowListener {
     return now - heard > patience;
   }
 
-  /** Not by the agent client's thread: what that one writes to is left to it. */
-  void giveUp() {
+  /**
+   * Not called by the agent client's thread: what that one writes to is left to it.
+   *
+   * @param frozen whether the agent brings nothing to anybody: then its connection ends, and with it all other flows
+   */
+  void giveUp(boolean frozen) {
     if (over.compareAndSet(false, true)) {
       Flow mine = flow;
       if (mine != null) {
@@ -68,11 +72,19 @@ final class BlockFlow implements FlowListener {
       owner.over(this);
       request.failed(block);
     }
+    if (frozen) {
+      agent.close();
+    }
+  }
+
+  private void hear() {
+    heard = System.nanoTime();
+    owner.heard(heard);
   }
 
   @Override
   public void opened(Flow it, long length, long info) {
-    heard = System.nanoTime();
+    hear();
     if (length == 0 || request.files() == null && length > LONGEST_IN_MEMORY) {
       it.cancel();
       fail(Refusal.FAILED.code(), "a block of " + length + " bytes");
@@ -95,7 +107,7 @@ final class BlockFlow implements FlowListener {
 
   @Override
   public void data(Flow it, ByteBuffer bytes) {
-    heard = System.nanoTime();
+    hear();
     if (memory != null) {
       memory.put(bytes);
       return;

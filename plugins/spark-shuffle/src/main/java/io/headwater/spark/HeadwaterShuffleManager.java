@@ -123,8 +123,9 @@ public class HeadwaterShuffleManager extends SortShuffleManager {
       AgentSession fresh = new AgentSession(env);
       install(env, fresh);
       session = fresh;
-    } catch (ReflectiveOperationException | RuntimeException | LinkageError e) {
-      Notices.stock("all shuffles go", "this engine is not one that is known: " + e);
+    } catch (Exception | LinkageError e) {
+      // The engine throws checked exceptions that it does not declare.
+      Notices.stock("all shuffles go", "the plugin does not begin", e.toString());
     }
     return session;
   }

@@ -105,6 +105,14 @@ final class Agents implements AutoCloseable {
     processes[agent].destroyForcibly().waitFor(60, TimeUnit.SECONDS);
   }
 
+  /** Stops its process until it is killed. */
+  void freeze(int agent) throws Exception {
+    int result = new ProcessBuilder("kill", "-STOP", String.valueOf(processes[agent].pid())).start().waitFor();
+    if (result != 0) {
+      throw new AssertionError("kill ended with " + result);
+    }
+  }
+
   /** A number of an agent's status. */
   long count(int agent, String name) {
     try {

@@ -195,6 +195,18 @@ class SparkShuffleTest {
   }
 
   @Test
+  void a_frozen_agent_holds_blocks_up_for_the_patience_and_then_they_come_the_stock_way() throws Exception {
+    try (Application app = start(Map.of(Settings.PATIENCE, "5s"))) {
+      JavaPairRDD<Long, String> records = Jobs.sorted(app.context);
+      records.count();
+      app.stages.submitted();
+      agents.freeze(1);
+      assertEquals(sorted, Jobs.ordered(records));
+      assertEquals(1, app.stages.submitted().size(), "the reduce stage alone");
+    }
+  }
+
+  @Test
   void without_agents_all_goes_the_stock_way_with_one_line() throws Exception {
     try (Application app = Application.withPlugin(folder.resolve("nobody-listens-here"))) {
       assertResults(app);
