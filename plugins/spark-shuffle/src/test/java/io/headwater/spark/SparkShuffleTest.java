@@ -15,6 +15,7 @@ import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestInfo;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Spark with two executors, each with an agent of its own: the results are the stock engine's, whatever is lost. */
@@ -59,7 +60,8 @@ class SparkShuffleTest {
   }
 
   @AfterEach
-  void stop() throws Exception {
+  void stop(TestInfo test) throws Exception {
+    System.out.println("end of " + test.getDisplayName());
     agents.close();
   }
 
@@ -74,7 +76,7 @@ class SparkShuffleTest {
 
   @Test
   void results_are_the_stock_ones_all_remote_bytes_come_through_the_agents_and_a_killed_executor_costs_no_rerun() throws Exception {
-    try (Application app = start(Map.of())) {
+    try (Application app = start(Map.of("spark.serializer", "org.apache.spark.serializer.KryoSerializer"))) {
       long begin = System.nanoTime();
       assertResults(app);
       System.out.println("agents: sort and join took " + (System.nanoTime() - begin) / 1_000_000 + " ms");
@@ -86,6 +88,13 @@ class SparkShuffleTest {
       assertTrue(agents.countBoth("outputs") > 0);
       JavaPairRDD<Long, String> records = Jobs.sorted(app.context);
       records.count();
+
+      long flows = agents.countBoth("flows_done");
+      assertEquals((long) Jobs.MAPS * Jobs.RECORDS, Jobs.countInBatches(app.context, records));
+      long batches = agents.countBoth("flows_done") - flows;
+      assertTrue(batches > 0 && batches <= 2 * Jobs.MAPS, "a flow for all partitions of a map output that a task reads: " + batches);
+      assertEquals(app.stages.remoteBytes(), agents.countBoth("bytes_received"));
+
       app.stages.submitted();
       app.kill("0");
       assertEquals(sorted, Jobs.ordered(records));
@@ -106,19 +115,6 @@ class SparkShuffleTest {
       assertResults(app);
       assertEquals(app.stages.remoteBytes(), agents.countBoth("bytes_received"));
       assertTrue(agents.countBoth("bytes_received") > 1_000_000);
-    }
-  }
-
-  @Test
-  void partitions_that_are_read_together_are_fetched_together() throws Exception {
-    try (Application app = start(Map.of("spark.serializer", "org.apache.spark.serializer.KryoSerializer"))) {
-      JavaPairRDD<Long, String> records = Jobs.sorted(app.context);
-      records.count();
-      long flows = agents.countBoth("flows_done");
-      assertEquals((long) Jobs.MAPS * Jobs.RECORDS, Jobs.countInBatches(app.context, records));
-      long batches = agents.countBoth("flows_done") - flows;
-      assertTrue(batches > 0 && batches <= 2 * Jobs.MAPS, "flows: " + batches);
-      assertEquals(app.stages.remoteBytes(), agents.countBoth("bytes_received"));
     }
   }
 
