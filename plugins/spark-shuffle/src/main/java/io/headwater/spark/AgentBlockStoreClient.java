@@ -52,6 +52,7 @@ final class AgentBlockStoreClient extends BlockStoreClient {
   // Guarded by waiting.
   private final ArrayDeque<BlockFlow> waiting = new ArrayDeque<>();
   private int open;
+  private boolean starting;
 
   /** When anything came from the agent. */
   private volatile long heard = System.nanoTime();
@@ -111,29 +112,40 @@ final class AgentBlockStoreClient extends BlockStoreClient {
 
   private void start(BlockFlow flow) {
     synchronized (waiting) {
-      if (open >= MOST_FLOWS) {
-        waiting.add(flow);
-        return;
-      }
-      open++;
+      waiting.add(flow);
     }
-    active.add(flow);
-    flow.start();
+    startWaiting();
   }
 
   /** A flow is over, and another may begin. */
   void over(BlockFlow flow) {
     active.remove(flow);
-    BlockFlow next;
     synchronized (waiting) {
-      next = waiting.poll();
-      if (next == null) {
-        open--;
-        return;
-      }
+      open--;
     }
-    active.add(next);
-    next.start();
+    startWaiting();
+  }
+
+  /** A loop, and by one thread at a time: where the agent is gone, a flow that begins is over before this knows it. */
+  private void startWaiting() {
+    boolean mine = false;
+    while (true) {
+      BlockFlow next;
+      synchronized (waiting) {
+        if (starting && !mine) {
+          return;
+        }
+        next = open < MOST_FLOWS ? waiting.poll() : null;
+        starting = next != null;
+        if (next == null) {
+          return;
+        }
+        open++;
+      }
+      mine = true;
+      active.add(next);
+      next.start();
+    }
   }
 
   /** The agent did not get a block. */
@@ -211,7 +223,7 @@ Notices.stock("blocks of host " + source + " are fetched", refusal, why);
 
   @Override
   public void close() throws IOException {
-    fallback.shutdown();
+    // What falls back now finds the stock client closed, as ever at the end. A pool that refuses work would be one more way to fail.
     stock.close();
   }
 }

@@ -26,10 +26,10 @@ final class BlockFlow implements FlowListener {
   private final AtomicBoolean over = new AtomicBoolean();
   private volatile long heard = System.nanoTime();
   private volatile Flow flow;
+  private volatile DownloadFile file;
 
   // Of the agent client's thread alone.
   private ByteBuffer memory;
-  private DownloadFile file;
   private DownloadFileWritableChannel channel;
 
   BlockFlow(
@@ -58,7 +58,7 @@ final class BlockFlow implements FlowListener {
   }
 
   /**
-   * Not called by the agent client's thread: what that one writes to is left to it.
+   * Not called by the agent client's thread, which may be writing: its buffer and channel are left to it.
    *
    * @param frozen whether the agent brings nothing to anybody: then its connection ends, and with it all other flows
    */
@@ -67,6 +67,10 @@ final class BlockFlow implements FlowListener {
       Flow mine = flow;
       if (mine != null) {
         mine.cancel();
+      }
+      DownloadFile begun = file;
+      if (begun != null) {
+        begun.delete();
       }
       Notices.stock("blocks of host " + source + " are fetched", "the agent does not deliver them in time");
       owner.over(this);
@@ -162,7 +166,8 @@ final class BlockFlow implements FlowListener {
 
   private void discard() {
     memory = null;
-    if (file == null) {
+    DownloadFile begun = file;
+    if (begun == null) {
       return;
     }
     try {
@@ -170,7 +175,7 @@ final class BlockFlow implements FlowListener {
     } catch (IOException e) {
       Notices.info("a file of a block was not closed: {}", e.getMessage());
     }
-    file.delete();
+    begun.delete();
     file = null;
   }
 }
