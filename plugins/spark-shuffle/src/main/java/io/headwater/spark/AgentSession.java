@@ -241,31 +241,53 @@ final class AgentSession {
   }
 
   /**
-   * The executor ends. Its outputs stay with the agent, unless the application ends as well: if the driver says so, or cannot be asked any
-   * more.
+   * The executor ends. Its outputs stay with the agent, unless the application ends as well: then all of the application's on this host go,
+   * those of executors that went before among them.
    */
   void close() {
     closed = true;
     watch.interrupt();
-    boolean over;
-    try {
-      over = (Boolean) driver.<Object>askSync(new Messages.Leaving(executor), LEAVING, ANY);
-    } catch (Exception e) {
-      // One that only answers late is there, and so may be the application.
-      over = !(e instanceof TimeoutException);
-    }
+    boolean over = isOver(driver, executor);
     synchronized (this) {
       if (client == null) {
         return;
       }
-      try {
-        if (over) {
-          client.drop();
-        }
-      } catch (IOException e) {
-        Notices.info("outputs were not dropped: {}", e.getMessage());
+      if (over) {
+        drop(client);
       }
       client.close();
+    }
+  }
+
+  /** An executor ends that had no shuffle, on a host where others may have had some. */
+  static void leave(SparkEnv env) {
+    try {
+      Settings settings = Settings.of(env);
+      if (isOver(RpcUtils.makeDriverRef(DriverEndpoint.NAME, env.conf(), env.rpcEnv()), env.executorId())) {
+        try (AgentClient agent = AgentClient.connect(settings.socket(), settings.application(), settings.token(), PATIENCE)) {
+          drop(agent);
+        }
+      }
+    } catch (Exception e) {
+      Notices.info("outputs on this host were not dropped: {}", e.toString());
+    }
+  }
+
+  private static void drop(AgentClient agent) {
+    try {
+      agent.drop();
+    } catch (IOException e) {
+      Notices.info("outputs were not dropped: {}", e.getMessage());
+    }
+  }
+
+  /** Whether the application ends: the driver says so, or cannot be asked any more. */
+  private static boolean isOver(RpcEndpointRef driver, String executor) {
+    try {
+      return (Boolean) driver.<Object>askSync(new Messages.Leaving(executor), LEAVING, ANY);
+    } catch (Exception e) {
+      // One that only answers late is there, and so may be the application.
+      return !(e instanceof TimeoutException);
     }
   }
 }

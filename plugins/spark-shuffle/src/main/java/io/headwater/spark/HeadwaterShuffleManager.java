@@ -96,13 +96,18 @@ public class HeadwaterShuffleManager extends SortShuffleManager {
   @Override
   public void stop() {
     AgentSession agent;
+    boolean unused;
     synchronized (this) {
       agent = session;
+      unused = !onDriver && !begun;
       session = null;
       begun = true;
     }
+    SparkEnv env = SparkEnv.get();
     if (agent != null) {
       agent.close();
+    } else if (unused && env != null && env.conf().contains(Settings.TOKEN)) {
+      AgentSession.leave(env);
     }
     super.stop();
   }
