@@ -26,7 +26,19 @@ final class Application implements AutoCloseable {
     context = new JavaSparkContext(conf);
     context.sc().addSparkListener(stages);
     // Both, so that outputs of either can be lost.
+    awaitExecutors();
+  }
+
+  /** Waits for two executors: the driver counts as a third one. */
+  void awaitExecutors() throws InterruptedException {
     Agents.await("two executors", () -> context.sc().statusTracker().getExecutorInfos().length == 3);
+  }
+
+  /** As the engine does when nobody refers to a shuffle any more. */
+  void removeShuffles() {
+    for (int shuffle = 0; shuffle < 20; shuffle++) {
+      context.sc().cleaner().get().doCleanupShuffle(shuffle, true);
+    }
   }
 
   static Application stock() throws Exception {

@@ -105,7 +105,6 @@ class SparkShuffleTest {
       assertEquals(List.of(), app.notices("0"));
       assertEquals(List.of(), app.notices("1"));
     }
-    Agents.await("the agents to forget the application", () -> agents.countBoth("applications") == 0 && agents.countBoth("outputs") == 0);
   }
 
   @Test
@@ -116,6 +115,7 @@ class SparkShuffleTest {
       assertEquals(app.stages.remoteBytes(), agents.countBoth("bytes_received"));
       assertTrue(agents.countBoth("bytes_received") > 1_000_000);
     }
+    Agents.await("the agents to forget the application", () -> agents.countBoth("applications") == 0 && agents.countBoth("outputs") == 0);
   }
 
   @Test
@@ -187,6 +187,13 @@ class SparkShuffleTest {
       app.kill("0");
       assertEquals(sorted, Jobs.ordered(records));
       assertEquals(1, app.stages.submitted().size(), "the reduce stage alone");
+
+      // Outputs of an executor that is gone are unregistered by the one that has come in its place.
+      app.awaitExecutors();
+      assertResults(app);
+      assertTrue(agents.count(0, "outputs") > 0);
+      app.removeShuffles();
+      Agents.await("all outputs to be unregistered", () -> agents.countBoth("outputs") == 0);
     }
   }
 
