@@ -7,7 +7,6 @@ import java.util.Set;
 import org.apache.spark.SparkFirehoseListener;
 import org.apache.spark.scheduler.SparkListenerEvent;
 import org.apache.spark.scheduler.SparkListenerExecutorRemoved;
-import org.apache.spark.scheduler.SparkListenerJobEnd;
 import org.apache.spark.scheduler.SparkListenerStageSubmitted;
 import org.apache.spark.scheduler.SparkListenerTaskEnd;
 
@@ -16,7 +15,6 @@ final class Stages extends SparkFirehoseListener {
   private final List<String> submitted = new ArrayList<>();
   private final Set<String> removed = new HashSet<>();
   private long remoteBytes;
-  private int jobs;
 
   @Override
   public synchronized void onEvent(SparkListenerEvent event) {
@@ -26,8 +24,6 @@ final class Stages extends SparkFirehoseListener {
       removed.add(it.executorId());
     } else if (event instanceof SparkListenerTaskEnd it && it.taskMetrics() != null) {
       remoteBytes += it.taskMetrics().shuffleReadMetrics().remoteBytesRead();
-    } else if (event instanceof SparkListenerJobEnd) {
-      jobs++;
     }
   }
 
@@ -38,10 +34,6 @@ final class Stages extends SparkFirehoseListener {
   /** Bytes that tasks have read from other executors. */
   synchronized long remoteBytes() {
     return remoteBytes;
-  }
-
-  synchronized int jobs() {
-    return jobs;
   }
 
   /** Stages and their attempts since the last call. */
