@@ -20,7 +20,7 @@ import org.apache.hadoop.mapreduce.Job;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** Two jobs at once, with a controller that orders coflows and links that are slower than all else. */
+/** Two jobs at once, with a controller that ranks their coflows and links that are slower than all else. */
 @Timeout(value = 900, unit = TimeUnit.SECONDS)
 class OrderTest {
   private static final long LINK = 2_000_000;
@@ -54,7 +54,7 @@ class OrderTest {
   }
 
   @Test
-  void theJobWithLessLeftIsRankedFirstAndEndsFirst() throws Exception {
+  void theJobWithLessLeftIsRankedFirst() throws Exception {
     Path binary = AgentProcess.binary();
     String controller = "127.0.0.1:" + freePort();
     Path state = Files.createTempDirectory("hwc");
@@ -117,7 +117,7 @@ class OrderTest {
       Thread.sleep(50);
     }
     assertTrue(small.isSuccessful());
-    assertTrue(!large.isComplete(), "the ranked job ends first");
+    assertTrue(!large.isComplete(), "it ended first");
     assertTrue(large.waitForCompletion(false));
     assertTrue(ranked, "the small job was ranked before the large one");
     long smallCame = 0;
@@ -126,8 +126,8 @@ class OrderTest {
       smallCame += last.get(host).get(smallId).bytes() - first.get(host).get(smallId).bytes();
       largeCame += last.get(host).get(largeId).bytes() - first.get(host).get(largeId).bytes();
     }
+    // No proof that the order did it: without a controller a run had 0 bytes for the other, too. The figures are for who looks.
     System.out.printf("while the ranked job fetched %d bytes, the other fetched %d%n", smallCame, largeCame);
-    assertTrue(largeCame < smallCame / 2, () -> "links were not given to the ranked job");
   }
 
   private static Job job(Cluster cluster, String name, int records, Path gate, int master, int reducer) throws IOException {
