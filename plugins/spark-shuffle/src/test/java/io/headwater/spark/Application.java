@@ -20,10 +20,11 @@ final class Application implements AutoCloseable {
   static final Path LOCAL = HOME.resolveSibling("spark-local");
 
   final JavaSparkContext context;
-  final Stages stages = new Stages();
+  final Stages stages;
 
   private Application(SparkConf conf) throws InterruptedException {
     context = new JavaSparkContext(conf);
+    stages = new Stages(context.sc());
     context.sc().addSparkListener(stages);
     // Both, so that outputs of either can be lost.
     awaitExecutors();

@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
+import org.apache.spark.SparkContext;
 import org.apache.spark.SparkFirehoseListener;
 import org.apache.spark.scheduler.SparkListenerEvent;
 import org.apache.spark.scheduler.SparkListenerExecutorRemoved;
@@ -12,9 +13,14 @@ import org.apache.spark.scheduler.SparkListenerTaskEnd;
 
 /** Counts what the scheduler does. */
 final class Stages extends SparkFirehoseListener {
+  private final SparkContext context;
   private final List<String> submitted = new ArrayList<>();
   private final Set<String> removed = new HashSet<>();
   private long remoteBytes;
+
+  Stages(SparkContext context) {
+    this.context = context;
+  }
 
   @Override
   public synchronized void onEvent(SparkListenerEvent event) {
@@ -32,14 +38,29 @@ final class Stages extends SparkFirehoseListener {
   }
 
   /** Bytes that tasks have read from other executors. */
-  synchronized long remoteBytes() {
-    return remoteBytes;
+  long remoteBytes() {
+    hearAll();
+    synchronized (this) {
+      return remoteBytes;
+    }
   }
 
   /** Stages and their attempts since the last call. */
-  synchronized List<String> submitted() {
-    List<String> list = List.copyOf(submitted);
-    submitted.clear();
-    return list;
+  List<String> submitted() {
+    hearAll();
+    synchronized (this) {
+      List<String> list = List.copyOf(submitted);
+      submitted.clear();
+      return list;
+    }
+  }
+
+  /** Events come late: a job's result does not wait for them. */
+  private void hearAll() {
+    try {
+      context.listenerBus().waitUntilEmpty(120_000);
+    } catch (Exception e) {
+      throw new AssertionError(e);
+    }
   }
 }
