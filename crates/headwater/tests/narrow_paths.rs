@@ -64,6 +64,12 @@ impl Pair {
         Pair { net, folder, content, address, source: None }
     }
 
+    /// The source's link carries so much from now on, bit/s.
+    fn limit(&self, rate: u64) {
+        let uplink = headwater_testbed::netns::Link::Uplink(SOURCE);
+        self.net.set_rate(uplink, Some(BitRate::new(rate))).unwrap();
+    }
+
     /// The source's link to the core carries packets of this length from now on, both ways.
     fn narrow_middle(&self, mtu: u16) {
         for device in ["up0", "core0"] {
@@ -169,9 +175,9 @@ fn a_middle_that_becomes_narrow_half_way_does_not_end_the_task() {
     let Some(_alone) = alone() else { return };
     let mut pair = Pair::build(1500);
     pair.serve();
-    let get = pair.start_get("out.bin");
-    half_way(&pair, "out.bin");
+    let get = slowly_half_way(&pair, "out.bin");
     pair.narrow_middle(1300);
+    pair.limit(RATE);
     let result = pair.finish(get, "out.bin");
     fills(&result, 1300);
     does_not_crawl(&result);
@@ -183,21 +189,24 @@ fn an_interface_whose_mtu_falls_half_way_does_not_end_the_task() {
     let Some(_alone) = alone() else { return };
     let mut pair = Pair::build(1500);
     pair.serve();
-    let get = pair.start_get("out.bin");
-    half_way(&pair, "out.bin");
+    let get = slowly_half_way(&pair, "out.bin");
     set_mtu(pair.net.namespace(SOURCE).unwrap(), "eth0", 1400);
+    pair.limit(RATE);
     let result = pair.finish(get, "out.bin");
     fills(&result, 1400);
     does_not_crawl(&result);
 }
 
-/// Waits until something of the object is on the disk, but not all of it.
-fn half_way(pair: &Pair, out: &str) {
-    let limit = Instant::now() + Duration::from_secs(10);
+/// Begins to fetch the object, at a tenth of the rate, and waits until a part of it has been sent: there are seconds until the rest has.
+fn slowly_half_way(pair: &Pair, out: &str) -> Child {
+    pair.limit(RATE / 10);
+    let get = pair.start_get(out);
+    let limit = Instant::now() + Duration::from_secs(30);
     let counters = || pair.net.counters(headwater_testbed::netns::Link::Uplink(SOURCE)).unwrap().bytes.get();
-    while counters() < BYTES as u64 / 4 {
+    while counters() < BYTES as u64 / 8 {
         assert!(Instant::now() < limit, "nothing is sent");
         std::thread::sleep(Duration::from_millis(5));
     }
     assert!(!pair.folder.path().join(out).exists(), "it is not through yet");
+    get
 }

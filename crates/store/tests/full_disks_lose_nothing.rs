@@ -34,6 +34,18 @@ impl SmallDisk {
         fs::write(&path, vec![1; mib << 20]).unwrap();
         path
     }
+    /// Removes a file, and waits until so much is free: a program that another test starts may still have it open for a moment.
+    fn make_room(&self, filler: &Path, mib: u64) {
+        fs::remove_file(filler).unwrap();
+        let free = || rustix::fs::statvfs(self.path()).map(|it| it.f_bavail * it.f_frsize).unwrap();
+        for _ in 0..500 {
+            if free() >= mib << 20 {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        panic!("{} bytes are free after 5 s", free());
+    }
 }
 
 impl Drop for SmallDisk {
@@ -128,7 +140,7 @@ fn a_transfer_goes_on_when_there_is_room_again() {
     let refused = Partial::open_or_create(spec.clone(), &mut |_| {}).unwrap_err();
     assert!(matches!(refused, StoreError::DiskFull { needed, .. } if needed == Bytes::mib(6)), "{refused}");
     assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 1, "a transfer that never began left a file");
-    fs::remove_file(&filler).unwrap();
+    disk.make_room(&filler, 6);
 
     let partial = Partial::open_or_create(spec.clone(), &mut |_| {}).unwrap();
     let filler = disk.fill(4);

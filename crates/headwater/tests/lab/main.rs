@@ -167,7 +167,7 @@ fn what_cannot_be_run_says_what_can() {
         (&["run", "small.toml", "--engine", "flow"], 1, "only on: packet"),
         (&["run", "small.toml", "--scale", "paper"], 1, "only at: small"),
         (&["run", "small.toml", "--engine", "netns"], 1, "only on: packet"),
-        (&["run", "small.toml", "--engine", "weather"], 2, "packet, flow, fluid, trees, netns"),
+        (&["run", "small.toml", "--engine", "weather"], 2, "packet, flow, fluid, trees, timed, netns"),
         (&["run", "small.toml", "--pcap", "p"], 2, "--engine netns"),
         (&["run", "small.toml", "--seeds", "0"], 2, "--seeds"),
         (&["run", "small.toml", "--out", "taken"], 1, "--out"),
