@@ -35,6 +35,7 @@ impl SmallDisk {
         path
     }
     /// Removes a file, and waits until so much is free: a program that another test starts may still have it open for a moment.
+    #[allow(clippy::disallowed_methods, reason = "the kernel is waited for")]
     fn make_room(&self, filler: &Path, mib: u64) {
         fs::remove_file(filler).unwrap();
         let free = || rustix::fs::statvfs(self.path()).map(|it| it.f_bavail * it.f_frsize).unwrap();
