@@ -59,11 +59,11 @@ public class CountingShuffleHandler extends ShuffleHandler {
     listener = new ServerSocket(0, 128, InetAddress.getByName(host));
     // The reducer's proof is over the port that it dialled.
     context.port = listener.getLocalPort();
-    daemon(
+    Daemon.start(
         () -> {
           while (true) {
             Socket from = listener.accept();
-            daemon(() -> relay(from, seen));
+            Daemon.start(() -> relay(from, seen));
           }
         });
   }
@@ -86,7 +86,7 @@ public class CountingShuffleHandler extends ShuffleHandler {
   private void relay(Socket from, List<Connection> seen) throws IOException {
     try (from;
         Socket to = new Socket(InetAddress.getLoopbackAddress(), shufflePort)) {
-      daemon(
+      Daemon.start(
           () -> {
             to.getInputStream().transferTo(from.getOutputStream());
             from.shutdownOutput();
@@ -110,25 +110,5 @@ public class CountingShuffleHandler extends ShuffleHandler {
         out.write(some, 0, count);
       }
     }
-  }
-
-  private interface Work {
-    void run() throws IOException;
-  }
-
-  private static void daemon(Work work) {
-    Thread thread =
-        new Thread(
-            () -> {
-              try {
-                work.run();
-              } catch (IOException e) {
-                // One of both sides has closed: the other sees it as well.
-                LOG.debug("a relayed connection ended", e);
-              }
-            },
-            "relay");
-    thread.setDaemon(true);
-    thread.start();
   }
 }

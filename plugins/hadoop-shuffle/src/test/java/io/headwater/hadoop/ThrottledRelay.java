@@ -21,11 +21,11 @@ final class ThrottledRelay implements Closeable {
     this.to = to;
     this.bytesPerSecond = bytesPerSecond;
     listener = new ServerSocket(0, 16, InetAddress.getLoopbackAddress());
-    daemon(
+    Daemon.start(
         () -> {
           while (true) {
             Socket from = listener.accept();
-            daemon(() -> serve(from));
+            Daemon.start(() -> serve(from));
           }
         });
   }
@@ -41,7 +41,7 @@ final class ThrottledRelay implements Closeable {
         Socket there = new Socket(to.substring(0, colon), Integer.parseInt(to.substring(colon + 1)))) {
       from.setSendBufferSize(64 << 10);
       there.setReceiveBufferSize(64 << 10);
-      daemon(() -> from.getInputStream().transferTo(there.getOutputStream()));
+      Daemon.start(() -> from.getInputStream().transferTo(there.getOutputStream()));
       InputStream in = there.getInputStream();
       OutputStream out = from.getOutputStream();
       byte[] some = new byte[16 << 10];
@@ -63,26 +63,6 @@ final class ThrottledRelay implements Closeable {
     } catch (InterruptedException e) {
       throw new IOException(e);
     }
-  }
-
-  private interface Work {
-    void run() throws IOException;
-  }
-
-  private static void daemon(Work work) {
-    Thread thread =
-        new Thread(
-            () -> {
-              try {
-                work.run();
-              } catch (IOException e) {
-                // One of both sides has closed: the other sees it as well.
-                System.getLogger("relay").log(System.Logger.Level.DEBUG, "a relayed connection ended", e);
-              }
-            },
-            "slow-link");
-    thread.setDaemon(true);
-    thread.start();
   }
 
   @Override
