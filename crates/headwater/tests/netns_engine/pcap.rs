@@ -48,9 +48,9 @@ fn captures_of_a_run_hold_what_its_measures_say() {
         .map(|link| read(&captured.join(format!("{link}.pcap")), SNAP));
     for packets in &files {
         assert!(packets.is_sorted_by_key(|packet| packet.at));
-        assert!(packets.len() > 100, "ACKs at least");
     }
     let Some(packets) = said.value("packets") else { return };
+    assert!(files.iter().all(|packets| packets.len() > 100), "ACKs at least");
     let middle = &files[1];
     let value = |claim: &str| said.value(claim).unwrap();
     assert_eq!(packets, PACKETS as f64);
