@@ -10,7 +10,7 @@ use headwater_fabric::trees::{self, Group, Hop, PacketSizes, SteinerTree, Switch
 use headwater_fabric::{FabricError, FabricSpec, HostId, LinkId, Topology};
 use headwater_units::{BitRate, BlockIndex, Bytes, Duration, Esi, FlowId, SymbolId, Time};
 use headwater_wire::{Body, Class, Datagram, NodeInfo, SYMBOL_OVERHEAD};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// What trees may have of a link: the rest is for heartbeats, for what nodes and controller say to each other, and for queues to empty.
@@ -51,7 +51,7 @@ pub struct NetworkSpec {
 }
 
 /// How nodes that are on a tree already are told that it was rerouted (Datacast §III).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SignallingMode {
     /// Each by its own connection to the controller, all at once. For 16 nodes on links full of symbols that takes as long as down a

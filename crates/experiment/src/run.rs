@@ -25,7 +25,7 @@ mod shuffle;
 mod stage;
 mod trees;
 
-pub use cast::{CastError, CastSpec, CastStage, run_cast};
+pub use cast::{CastError, CastSpec, CastStage, Repair, run_cast};
 pub use network::NetworkSetup;
 pub use stage::{HostFacts, Stage};
 pub use trees::TreeSearch;

@@ -317,7 +317,7 @@ fn a_job_of_the_scheme_cast_has_a_row_for_each_receiver_and_what_left_the_source
 
     let stage = CastStage::new(&good).unwrap();
     let done = |host: u32, ms: u64| (host, Time::ZERO, Some(Time::ZERO + Duration::from_millis(ms)));
-    let tables = stage.tables(vec![done(1, 500), done(2, 900), (3, Time::ZERO, None)], 1.5);
+    let tables = stage.tables(vec![done(1, 500), done(2, 900), (3, Time::ZERO, None)], 1.5, &[]);
     let column = |table: &Table, name: &str| -> Vec<f64> {
         (0..table.rows()).map(|row| table.column(name).unwrap().number(row).unwrap()).collect()
     };

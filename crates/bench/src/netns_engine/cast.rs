@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use headwater_experiment::run::{CastStage, Stage};
+use headwater_experiment::run::{CastStage, Repair, Stage};
 use headwater_experiment::scenario::Scenario;
 use headwater_experiment::table::Tables;
 use headwater_experiment::workload::Wish;
@@ -134,6 +134,7 @@ impl Play {
         let now = self.now();
         let requested = Time::ZERO + now.since(seconds_after(Time::ZERO, seconds));
         self.requested = requested;
+        self.repairs = line["repairs"].as_array().into_iter().flatten().filter_map(repair).collect();
         for (place, task) in stage.tasks.iter().enumerate() {
             let found = receivers.iter().find(|it| it["name"] == name(task.receiver).as_str());
             let Some(receiver) = found else { continue };
@@ -167,7 +168,15 @@ pub(super) fn tables(casting: &CastStage<'_>, stage: &Stage, net: &EmulatedNet, 
             out(&played.last) - out(&played.first)
         })
         .sum();
-    casting.tables(rows.collect(), left as f64 / casting.cast.one_copy().get() as f64)
+    casting.tables(rows.collect(), left as f64 / casting.cast.one_copy().get() as f64, &played.repairs)
+}
+
+fn repair(line: &Value) -> Option<Repair> {
+    Some(Repair {
+        silent_s: line["silent_seconds"].as_f64()?,
+        decided_s: line["decided_seconds"].as_f64()?,
+        told_s: line["told_seconds"].as_f64(),
+    })
 }
 
 /// The network, for `headwater controller --topology`.
@@ -196,6 +205,9 @@ fn write_topology(
     let hosts = toml::Value::try_from(hosts).map_err(|error| failed(error.to_string()))?;
     table.insert("hosts".to_owned(), hosts);
     table.insert("framing".to_owned(), toml::Value::Integer(casting.cast.framing.get() as i64));
+    let signalling =
+        toml::Value::try_from(casting.cast.signalling).map_err(|error| failed(error.to_string()))?;
+    table.insert("signalling".to_owned(), signalling);
     table.insert("computes_rates".to_owned(), toml::Value::Boolean(scenario.grants_rates()));
     std::fs::write(file, table.to_string()).map_err(|error| failed(error.to_string()))
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration as Pause;
 
-use headwater_experiment::run::{CastStage, Stage};
+use headwater_experiment::run::{CastStage, Repair, Stage};
 use headwater_fabric::LinkId;
 use headwater_lab::RunContext;
 use headwater_testbed::emulate::HostFault;
@@ -39,6 +39,8 @@ pub(super) struct Played {
     pub(super) asked_again: Vec<u64>,
     /// When the cast was asked for, where one was.
     pub(super) requested: Time,
+    /// Repairs of its trees.
+    pub(super) repairs: Vec<Repair>,
     /// What the switch had counted at the beginning and at the end.
     pub(super) first: Snapshot,
     pub(super) last: Snapshot,
@@ -83,6 +85,7 @@ pub(super) fn play(
         stopped: vec![None; stage.tasks.len()],
         asked_again: vec![0; stage.tasks.len()],
         requested: Time::ZERO,
+        repairs: Vec::new(),
         begun: vec![false; stage.tasks.len()],
         parts: vec![0; stage.tasks.len()],
     };
@@ -117,8 +120,8 @@ pub(super) fn play(
         (look.at >= begin.switch).then_some((at, look.link, look.packets))
     };
     let looks = deployment.net.switch().take_samples()?.iter().filter_map(since).collect();
-    let Play { begin_ns, finished, stopped, asked_again, requested, .. } = play;
-    Ok(Played { begin_ns, ended, finished, stopped, asked_again, requested, first, last, looks })
+    let Play { begin_ns, finished, stopped, asked_again, requested, repairs, .. } = play;
+    Ok(Played { begin_ns, ended, finished, stopped, asked_again, requested, repairs, first, last, looks })
 }
 
 fn cues(deployment: &Deployment<'_>, stage: &Stage) -> VecDeque<(Time, Cue)> {
@@ -154,6 +157,7 @@ pub(super) struct Play {
     pub(super) stopped: Vec<Option<Time>>,
     asked_again: Vec<u64>,
     pub(super) requested: Time,
+    pub(super) repairs: Vec<Repair>,
     begun: Vec<bool>,
     /// Connections that have delivered their part, where the scheme is TCP.
     parts: Vec<usize>,

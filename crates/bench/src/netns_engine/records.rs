@@ -317,6 +317,7 @@ mod tests {
             begin_ns: BEGIN,
             ended: at(300),
             requested: Time::ZERO,
+            repairs: Vec::new(),
             finished: vec![task_finish],
             stopped: vec![None],
             asked_again: vec![0],

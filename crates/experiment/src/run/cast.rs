@@ -2,7 +2,8 @@
 
 use headwater_controller::{ControllerConfig, HostAddresses, NetworkSpec};
 use headwater_fabric::{HostId, Topology};
-use headwater_units::Time;
+use headwater_units::{Duration, Time};
+use headwater_wire::TreeRepair;
 use thiserror::Error;
 use toml::{Table, Value};
 
@@ -87,7 +88,8 @@ pub(super) fn run(
         watch(Progress { done: 1.0 - left as f64 / wanting.max(1) as f64, events });
     })?;
     let rows = outcome.receivers.iter().map(|row| (row.host, row.from, row.finished)).collect();
-    let mut tables = stage.tables(rows, outcome.copies);
+    let repairs: Vec<Repair> = outcome.repairs.iter().map(Repair::from).collect();
+    let mut tables = stage.tables(rows, outcome.copies, &repairs);
     for (name, value) in [
         ("messages_per_node", outcome.messages_per_node()),
         ("message_bytes_per_node", outcome.message_bytes_per_node()),
@@ -143,8 +145,9 @@ impl<'a> CastStage<'a> {
     }
 
     /// The tables of those that were to have the object: when each wanted it, and had it. `copies` is what left the source, over one
-    /// copy ([`CastText::one_copy`]).
-    pub fn tables(&self, rows: Vec<(u32, Time, Option<Time>)>, copies: f64) -> Tables {
+    /// copy ([`CastText::one_copy`]). Measures of repairs are there where there were any: of the first one, and of the first that all
+    /// nodes were told of, since another may overtake one.
+    pub fn tables(&self, rows: Vec<(u32, Time, Option<Time>)>, copies: f64, repairs: &[Repair]) -> Tables {
         let mut tables = empty_tables();
         let one_copy = self.cast.one_copy().get() as f64 * 8.0 / self.uplink;
         let packets = self.cast.geometry().total_symbols().get();
@@ -177,7 +180,38 @@ impl<'a> CastStage<'a> {
         {
             MeasureRow { name: name.to_owned(), value }.push(&mut tables.measures);
         }
+        if let Some(first) = repairs.first() {
+            let told = repairs.iter().find_map(|repair| repair.told_s).unwrap_or(f64::NAN);
+            for (name, value) in [
+                ("repairs", repairs.len() as f64),
+                ("repair_detected_s", first.silent_s + first.decided_s),
+                ("repair_told_s", told),
+            ] {
+                MeasureRow { name: name.to_owned(), value }.push(&mut tables.measures);
+            }
+        }
         tables
+    }
+}
+
+/// How long a repair of a cast's trees took.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Repair {
+    /// For how long the neighbour had been silent of which this was first reported.
+    pub silent_s: f64,
+    /// From the report to the new trees.
+    pub decided_s: f64,
+    /// From then on until all nodes had confirmed them, if they had.
+    pub told_s: Option<f64>,
+}
+
+impl From<&TreeRepair> for Repair {
+    fn from(repair: &TreeRepair) -> Repair {
+        Repair {
+            silent_s: repair.silent.as_secs_f64(),
+            decided_s: repair.decided.as_secs_f64(),
+            told_s: repair.told.map(Duration::as_secs_f64),
+        }
     }
 }
 
@@ -197,7 +231,7 @@ fn setup(scenario: &Scenario, cast: &CastText, seed: u64) -> Result<CastSetup, C
         switches: Default::default(),
         trees: None,
         framing: Some(cast.framing),
-        signalling: Default::default(),
+        signalling: cast.signalling,
         computes_rates: scenario.grants_rates(),
     });
     if let Some(network) = &network {

@@ -1,5 +1,6 @@
 //! One object to many hosts by what runs on real hosts: a controller and a node on each.
 
+use headwater_controller::SignallingMode;
 use headwater_units::{Bytes, Duration, Geometry, Time};
 use headwater_wire::{CastWish, Delivery, SYMBOL_OVERHEAD};
 use serde::{Deserialize, Serialize};
@@ -76,6 +77,9 @@ pub struct CastText {
     /// The controller knows the network; it does if trees are wished for.
     #[serde(default)]
     pub knows_network: bool,
+    /// How nodes are told that a tree was rerouted, as in a topology file.
+    #[serde(default, skip_serializing_if = "CastText::is_usual_signalling")]
+    pub signalling: SignallingMode,
     /// The run ends then, whatever is left to do; after 10 min if absent.
     #[serde(default = "CastText::usual_end", with = "text::one")]
     pub until: Duration,
@@ -137,6 +141,9 @@ impl CastText {
     }
     fn is_usual_mtu(mtu: &Bytes) -> bool {
         *mtu == CastText::usual_mtu()
+    }
+    fn is_usual_signalling(signalling: &SignallingMode) -> bool {
+        *signalling == SignallingMode::default()
     }
     fn usual_delay() -> Duration {
         Duration::from_micros(100)

@@ -26,7 +26,7 @@ use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_node::To;
 use headwater_switch::{Frame, LinkChange};
 use headwater_units::{BitRate, Bytes, Duration, Geometry, NodeId, ObjectId, PathId, TaskId, Time};
-use headwater_wire::{Body, CastRoute, Control, Ecn, FetchEnd, SYMBOL_OVERHEAD};
+use headwater_wire::{Body, CastRoute, Control, Ecn, FetchEnd, SYMBOL_OVERHEAD, TreeRepair};
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -118,6 +118,8 @@ struct World {
     left: usize,
     /// As in [`CastOutcome::route`].
     route: Option<CastRoute>,
+    /// As in [`CastOutcome::repairs`].
+    repairs: Vec<TreeRepair>,
     /// Whoever has asked for the cast waits for the controller's last word.
     asking: bool,
     /// Nobody waits for anything any more since then.
@@ -360,6 +362,7 @@ impl World {
             left: rows.len(),
             rows,
             route: None,
+            repairs: Vec::new(),
             asking: !setup.receivers.is_empty(),
             over_since: None,
             kept: Kept::default(),
@@ -473,6 +476,7 @@ impl World {
             left: self.leftovers(),
             controller: *self.controller.stats(),
             route: self.route,
+            repairs: self.repairs,
             receivers: self.rows,
             events: self.events,
         }

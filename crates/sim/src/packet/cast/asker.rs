@@ -36,6 +36,7 @@ impl World {
         match *control {
             Control::Node(ToNode::Casting(news)) => {
                 self.route = Some(news.route);
+                self.repairs = news.repairs;
                 if news.over {
                     self.end_rows(|host| reason(host, &news.members));
                 }

@@ -4,7 +4,7 @@ use headwater_controller::{ControllerConfig, ControllerStats, NetworkSpec};
 use headwater_fabric::{LinkId, Routes, Topology};
 use headwater_switch::{Choice, PortConfig};
 use headwater_units::{BitRate, Bytes, Duration, Time};
-use headwater_wire::{CastRoute, CastWish, Delivery};
+use headwater_wire::{CastRoute, CastWish, Delivery, TreeRepair};
 
 use crate::packet::setup::{Change, Jitter};
 
@@ -84,6 +84,8 @@ pub struct CastOutcome {
     pub receivers: Vec<ReceiverRow>,
     /// How it travelled, by the controller's last word; `None`: there was no cast, or it was refused.
     pub route: Option<CastRoute>,
+    /// Repairs of its trees, by the same word.
+    pub repairs: Vec<TreeRepair>,
     /// From the beginning until the last receiver had it that ever did.
     pub all: Duration,
     /// What one copy takes on the source's links.
