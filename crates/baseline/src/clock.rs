@@ -44,18 +44,18 @@ impl Clock {
     }
 
     /// Every packet below `next` is acknowledged: takes a sample if the timed one is among them.
-    pub(super) fn on_cumulative(&mut self, now: Time, next: u64) {
-        if self.timed < next {
-            self.sample(now);
-        }
+    pub(super) fn on_cumulative(&mut self, now: Time, next: u64) -> Option<Duration> {
+        (self.timed < next).then(|| self.sample(now))
     }
 
-    /// The timed packet is acknowledged. Only this ends a back-off (RFC 6298 §5.7).
-    pub(super) fn sample(&mut self, now: Time) {
-        self.rtt.on_sample(now, now.since(self.timed_since), Duration::ZERO);
+    /// The timed packet is acknowledged, after the time given. Only this ends a back-off (RFC 6298 §5.7).
+    pub(super) fn sample(&mut self, now: Time) -> Duration {
+        let sample = now.since(self.timed_since);
+        self.rtt.on_sample(now, sample, Duration::ZERO);
         self.rtt.on_progress();
         self.timeout = self.rtt.rto();
         self.timed = NONE;
+        sample
     }
 
     /// Times another packet instead: this one is sent again, or lost.

@@ -17,6 +17,7 @@
 //! Knows no bytes, blocks or decoding, no delayed ACKs, no Nagle, no receiver that falls behind. Neither end of TCP or DCCP
 //! allocates after it was made; NDP's have what is in flight.
 
+mod avoidance;
 mod bits;
 mod clock;
 mod commands;
@@ -26,6 +27,7 @@ mod ends;
 mod marks;
 mod ndp_receiver;
 mod ndp_sender;
+mod scoreboard;
 mod tcp_receiver;
 mod tcp_sender;
 mod window;
@@ -54,6 +56,10 @@ pub enum Scheme {
     NewReno,
     /// TCP that reacts to the share of marks (RFC 8257). Its packets are ECT(0).
     Dctcp(DctcpConfig),
+    /// TCP whose window goes half of the way to that of the last loss in each round trip (BIC, INFOCOM 2004). Not ECN-capable.
+    Bic,
+    /// TCP that keeps one to three packets of its own in queues, by its round trips (Vegas, JSAC 1995). Not ECN-capable.
+    Vegas,
     /// TCP-like DCCP (RFC 4341).
     Ccid2 {
         /// Its packets are ECT(0), and a mark counts as a loss (RFC 4341 §5). Off by default: PPUSH §V-A marks only
@@ -122,6 +128,9 @@ pub struct SenderConfig {
     /// TCP's receive window, and bounds what either end remembers. 4096: ten times what a 100 Gbit/s path of 10 us with a
     /// buffer of 250 packets holds, and 40 times PPUSH's WAN path of 10^4 packets/s and 10 ms. At most 2^20.
     pub window_limit: Packets,
+    /// TCP: receivers say what they have above a gap, and senders repair several losses in one round trip (RFC 2018, RFC 6675). Off by
+    /// default, as in the simulations that published figures are of.
+    pub sack: bool,
     /// Round-trip time and timeout.
     pub rtt: RttConfig,
 }
@@ -140,7 +149,7 @@ impl SenderConfig {
 
     fn with_timeout(scheme: Scheme, timeout: Duration) -> Self {
         let initial_window = match scheme {
-            Scheme::NewReno | Scheme::Dctcp(_) => 10.0,
+            Scheme::NewReno | Scheme::Dctcp(_) | Scheme::Bic | Scheme::Vegas => 10.0,
             Scheme::Ccid2 { .. } => 3.0,
             Scheme::Ndp(_) => 12.0,
         };
@@ -149,6 +158,7 @@ impl SenderConfig {
             initial_window: Packets::new(initial_window),
             initial_threshold: None,
             window_limit: Packets::new(4096.0),
+            sack: false,
             rtt: RttConfig { initial_rto: timeout, min_rto: timeout, ..RttConfig::default() },
         }
     }
@@ -171,12 +181,14 @@ pub struct ReceiverConfig {
     pub scheme: Scheme,
     /// Packets further ahead of a gap than this are refused; not less than the sender's.
     pub window_limit: Packets,
+    /// As the sender's.
+    pub sack: bool,
 }
 
 impl ReceiverConfig {
     /// The other end of a sender with this configuration.
     pub fn of(sender: &SenderConfig) -> Self {
-        ReceiverConfig { scheme: sender.scheme, window_limit: sender.window_limit }
+        ReceiverConfig { scheme: sender.scheme, window_limit: sender.window_limit, sack: sender.sack }
     }
 }
 
@@ -264,9 +276,8 @@ impl Sender {
     /// A flow of `packets` packets towards `path`; [`u64::MAX`] for one that runs until it is told to end.
     pub fn new(config: SenderConfig, flow: FlowId, path: PathId, packets: u64) -> Self {
         Sender(match config.scheme {
-            Scheme::NewReno => SenderKind::Tcp(TcpSender::new(&config, None, flow, path, packets, packets)),
-            Scheme::Dctcp(dctcp) => {
-                SenderKind::Tcp(TcpSender::new(&config, Some(dctcp), flow, path, packets, packets))
+            Scheme::NewReno | Scheme::Dctcp(_) | Scheme::Bic | Scheme::Vegas => {
+                SenderKind::Tcp(TcpSender::new(&config, flow, path, packets, packets))
             }
             Scheme::Ccid2 { ecn } => SenderKind::Dccp(DccpSender::new(&config, ecn, flow, path, packets)),
             Scheme::Ndp(ndp) => SenderKind::Ndp(NdpSender::new(&config, ndp, flow, path, packets, packets)),
@@ -281,9 +292,8 @@ impl Sender {
     pub fn relay(config: SenderConfig, flow: FlowId, path: PathId, packets: u64) -> Self {
         match config.scheme {
             Scheme::Ndp(ndp) => Sender(SenderKind::Ndp(NdpSender::new(&config, ndp, flow, path, packets, 0))),
-            Scheme::NewReno => Sender(SenderKind::Tcp(TcpSender::new(&config, None, flow, path, packets, 0))),
-            Scheme::Dctcp(dctcp) => {
-                Sender(SenderKind::Tcp(TcpSender::new(&config, Some(dctcp), flow, path, packets, 0)))
+            Scheme::NewReno | Scheme::Dctcp(_) | Scheme::Bic | Scheme::Vegas => {
+                Sender(SenderKind::Tcp(TcpSender::new(&config, flow, path, packets, 0)))
             }
             Scheme::Ccid2 { .. } => panic!("DCCP does not relay"),
         }
@@ -342,8 +352,8 @@ impl Receiver {
     pub fn new(config: ReceiverConfig, flow: FlowId, path: PathId, packets: u64) -> Self {
         let limit = whole(config.window_limit) as u64;
         Receiver(match config.scheme {
-            Scheme::NewReno | Scheme::Dctcp(_) => {
-                ReceiverKind::Tcp(TcpReceiver::new(limit, flow, path, packets))
+            Scheme::NewReno | Scheme::Dctcp(_) | Scheme::Bic | Scheme::Vegas => {
+                ReceiverKind::Tcp(TcpReceiver::new(limit, config.sack, flow, path, packets))
             }
             Scheme::Ccid2 { .. } => ReceiverKind::Dccp(DccpReceiver::new(limit, flow, path, packets)),
             Scheme::Ndp(_) => panic!("NDP flows have no receiver each: a host has one for all of them"),

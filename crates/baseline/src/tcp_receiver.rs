@@ -1,11 +1,12 @@
 //! The receiving end of TCP: an ACK for every packet, with the echo of its mark (RFC 5681 §4.2, RFC 8257 §3.2).
 //!
 //! An ACK per packet makes DCTCP's echo exact without its state machine for delayed ACKs. Packets above a gap are
-//! remembered as bits in a ring; what is further ahead than the window allows is answered but not kept.
+//! remembered as bits in a ring; what is further ahead than the window allows is answered but not kept. With SACK, an ACK says which run
+//! of them its packet is in.
 
 use headwater_machine::{Input, Output};
 use headwater_units::{FlowId, PacketNumber, PathId, Time};
-use headwater_wire::{Body, Cumulative, Ecn, SymbolHeader};
+use headwater_wire::{AheadBlock, Body, Cumulative, Ecn, SymbolHeader};
 
 use super::ReceiverStats;
 use super::bits::BitRing;
@@ -16,7 +17,7 @@ use super::ends::{CANCELLED, Outcome, Route, whole_number};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pending {
     Nothing,
-    Ack { echo: bool },
+    Ack { echo: bool, block: Option<AheadBlock> },
     Fin,
 }
 
@@ -34,11 +35,13 @@ pub(super) struct TcpReceiver {
     /// Which they are.
     ahead: BitRing,
     limit: u64,
+    /// Whether it says what it has above a gap.
+    sack: bool,
     stats: ReceiverStats,
 }
 
 impl TcpReceiver {
-    pub(super) fn new(limit: u64, flow: FlowId, path: PathId, packets: u64) -> Self {
+    pub(super) fn new(limit: u64, sack: bool, flow: FlowId, path: PathId, packets: u64) -> Self {
         TcpReceiver {
             next: 0,
             held: 0,
@@ -48,6 +51,7 @@ impl TcpReceiver {
             route: Route { flow, path, ecn: Ecn::NotEct },
             ahead: BitRing::new(limit.min(packets)),
             limit,
+            sack,
             stats: ReceiverStats::default(),
         }
     }
@@ -75,8 +79,8 @@ impl TcpReceiver {
 
     pub(super) fn poll(&mut self, _now: Time) -> Output<SinkEvent> {
         match std::mem::replace(&mut self.pending, Pending::Nothing) {
-            Pending::Ack { echo } => {
-                let ack = Cumulative { next: PacketNumber(self.next), echo };
+            Pending::Ack { echo, block } => {
+                let ack = Cumulative { next: PacketNumber(self.next), echo, block };
                 self.route.back(Body::Cumulative(ack))
             }
             Pending::Fin => self.route.back(CANCELLED),
@@ -113,7 +117,19 @@ impl TcpReceiver {
             }
         }
         // A driver that hands in two packets before it polls gets one ACK, as from a receiver that delays them.
-        let echo = marked || self.pending == Pending::Ack { echo: true };
-        self.pending = Pending::Ack { echo };
+        let echo = marked || matches!(self.pending, Pending::Ack { echo: true, .. });
+        self.pending = Pending::Ack { echo, block: self.block_around(number) };
+    }
+
+    /// The run of packets above the gap that this one is in.
+    fn block_around(&self, number: u64) -> Option<AheadBlock> {
+        if !self.sack || number <= self.next || !self.ahead.get(number) {
+            return None;
+        }
+        let is_here = |it: &u64| self.ahead.get(*it);
+        let below = (self.next + 1..number).rev().take_while(is_here).count() as u64;
+        let above = (number + 1..self.next + self.limit).take_while(is_here).count() as u64;
+        let offset = |number: u64| (number - self.next) as u32;
+        Some(AheadBlock { from: offset(number - below), to: offset(number + above + 1) })
     }
 }

@@ -1,4 +1,4 @@
-//! The sending end of TCP: NewReno (RFC 5681, RFC 6582), and DCTCP (RFC 8257) on top.
+//! The sending end of TCP: NewReno (RFC 5681, RFC 6582), and on top DCTCP (RFC 8257), or the windows of BIC or Vegas ([`Avoidance`]).
 //!
 //! ```text
 //!            third duplicate ACK, unless the ACK is below `recover`
@@ -8,7 +8,8 @@
 //!            ACK of all that was out when it began, or a timeout
 //! ```
 //! After a timeout everything that is not acknowledged is sent again in slow start (go-back-N): without SACK the sender
-//! cannot know better. Of the variants that RFC 6582 allows: the timer restarts at the first partial ACK only (§3.2, "impatient"), the
+//! cannot know better. With it ([`Scoreboard`], RFC 6675) recovery begins too when three packets above the oldest one are here, keeps as
+//! much in the network as the window allows, what is lost first, and a timeout passes over what is said to be here after it. Of the variants that RFC 6582 allows: the timer restarts at the first partial ACK only (§3.2, "impatient"), the
 //! window after recovery is the flight plus one (step 3, first choice), and a timeout moves `recover` (§4.1). Limited
 //! transmit (RFC 3042) and ECN without DCTCP are not here.
 //!
@@ -20,12 +21,14 @@ use headwater_machine::{Input, Output};
 use headwater_units::{Duration, FlowId, Packets, PathId, Time};
 use headwater_wire::{Body, Cumulative, Ecn};
 
+use super::avoidance::{Avoidance, Bic, Vegas};
 use super::clock::Clock;
 use super::commands::{SenderCommand, SenderEvent};
 use super::ends::{End, Route};
 use super::marks::Marks;
+use super::scoreboard::Scoreboard;
 use super::window::Window;
-use super::{DctcpConfig, SenderConfig, SenderStats, whole};
+use super::{Scheme, SenderConfig, SenderStats, whole};
 
 /// Duplicate ACKs that stand for a loss (RFC 5681 §3.2).
 const DUPLICATES: u32 = 3;
@@ -62,6 +65,11 @@ pub(super) struct TcpSender {
     clock: Clock,
     window: Window,
     marks: Option<Marks>,
+    /// What is here above a gap, with SACK; and how many packets more may leave in a recovery.
+    board: Option<Box<Scoreboard>>,
+    room: u64,
+    /// How the window grows behind slow start, if not as NewReno's.
+    avoidance: Option<Box<Avoidance>>,
     packets: u64,
     /// Packets below this are there to be sent; all of them but in a relay.
     ready: u64,
@@ -80,15 +88,17 @@ pub(super) struct TcpSender {
 }
 
 impl TcpSender {
-    pub(super) fn new(
-        config: &SenderConfig,
-        dctcp: Option<DctcpConfig>,
-        flow: FlowId,
-        path: PathId,
-        packets: u64,
-        ready: u64,
-    ) -> Self {
+    pub(super) fn new(config: &SenderConfig, flow: FlowId, path: PathId, packets: u64, ready: u64) -> Self {
         let threshold = config.initial_threshold.map_or(f64::INFINITY, |t| t.get());
+        let dctcp = match config.scheme {
+            Scheme::Dctcp(dctcp) => Some(dctcp),
+            _ => None,
+        };
+        let avoidance = match config.scheme {
+            Scheme::Bic => Some(Avoidance::Bic(Bic::NEW)),
+            Scheme::Vegas => Some(Avoidance::Vegas(Vegas::NEW)),
+            _ => None,
+        };
         let ecn = if dctcp.is_some() { Ecn::Ect0 } else { Ecn::NotEct };
         let mut sender = TcpSender {
             acked: 0,
@@ -103,6 +113,9 @@ impl TcpSender {
             clock: Clock::new(config.rtt),
             window: Window::new(whole(config.initial_window), threshold, config.limit()),
             marks: dctcp.map(Marks::new),
+            board: config.sack.then(|| Box::new(Scoreboard::new(config.limit() as u64))),
+            room: 0,
+            avoidance: avoidance.map(Box::new),
             packets,
             ready: ready.min(packets),
             pace: None,
@@ -157,7 +170,7 @@ impl TcpSender {
             self.on_timeout();
         }
         if let Some(every) = self.pace
-            && (self.resend || self.next < self.edge)
+            && (self.resend || self.room > 0 || self.next < self.edge)
         {
             let due = match every {
                 NEVER => Time::MAX,
@@ -173,9 +186,22 @@ impl TcpSender {
             self.resend = false;
             return self.transmit(now, self.acked);
         }
-        if self.next < self.edge {
+        if self.room > 0 {
+            self.room -= 1;
+            match self.next_to_repair() {
+                Some(number) => return self.transmit(now, number),
+                None => self.room = 0,
+            }
+        }
+        while self.next < self.edge {
             self.next += 1;
-            return self.transmit(now, self.next - 1);
+            let number = self.next - 1;
+            // After a timeout.
+            let is_here =
+                number < self.highest && self.board.as_ref().is_some_and(|board| board.is_here(number));
+            if !is_here {
+                return self.transmit(now, number);
+            }
         }
         self.end.say(self.route.flow).unwrap_or_else(|| Output::Wake(self.clock.wake()))
     }
@@ -202,6 +228,14 @@ impl TcpSender {
             return;
         }
         self.stats.marked += u64::from(ack.echo);
+        if let (Some(board), Some(block)) = (&mut self.board, ack.block) {
+            let [from, to] = [block.from, block.to].map(|offset| next.saturating_add(offset.into()));
+            if to > self.highest {
+                self.stats.unexpected += 1;
+                return;
+            }
+            board.on_block(self.acked, from, to);
+        }
         if next > self.acked {
             self.on_progress(now, next, ack.echo);
         } else if next == self.acked && self.next > self.acked {
@@ -213,27 +247,35 @@ impl TcpSender {
     fn on_progress(&mut self, now: Time, next: u64, echo: bool) {
         let packets = next - self.acked;
         let bounds = self.window_bounds();
+        if let Some(board) = &mut self.board {
+            board.on_cumulative(self.acked, next);
+        }
         self.acked = next;
         // After a timeout an old packet's ACK may overtake the sending again.
         self.next = self.next.max(next);
         self.duplicates = 0;
         self.resend = false;
-        self.clock.on_cumulative(now, next);
+        let sample = self.clock.on_cumulative(now, next);
         let cut = self.marks.as_mut().is_some_and(|marks| marks.on_ack(packets, echo, next, self.next));
         let mut restart = true;
         match self.phase {
             Phase::Open if cut => self.cut(),
-            Phase::Open if bounds => self.window.grow(packets),
-            Phase::Open => {}
+            Phase::Open => match &mut self.avoidance {
+                Some(avoidance) => avoidance.on_ack(&mut self.window, packets, sample, bounds),
+                None if bounds => self.window.grow(packets),
+                None => {}
+            },
             Phase::Recovering { .. } if next >= self.recover => {
                 self.phase = Phase::Open;
                 self.window.leave_recovery(self.in_flight());
             }
             Phase::Recovering { partial } => {
                 self.phase = Phase::Recovering { partial: true };
-                self.window.deflate(packets);
-                self.resend = true;
                 restart = !partial;
+                if self.board.is_none() {
+                    self.window.deflate(packets);
+                    self.resend = true;
+                }
             }
         }
         if self.acked >= self.packets {
@@ -259,12 +301,21 @@ impl TcpSender {
     /// An ACK for nothing new while packets are out.
     fn on_duplicate(&mut self) {
         self.duplicates += 1;
+        let has_lost = self.board.as_ref().is_some_and(|board| board.has_lost(self.acked));
         match self.phase {
+            Phase::Recovering { .. } if self.board.is_some() => {}
             Phase::Recovering { .. } => self.window.inflate(),
-            Phase::Open if self.duplicates == DUPLICATES && self.acked >= self.recover => {
+            Phase::Open if (self.duplicates == DUPLICATES || has_lost) && self.acked >= self.recover => {
                 self.phase = Phase::Recovering { partial: false };
                 self.recover = self.highest;
-                self.window.enter_recovery(self.in_flight());
+                let threshold = self.threshold_after_loss();
+                match &mut self.board {
+                    None => self.window.enter_recovery(threshold),
+                    Some(board) => {
+                        board.begin(self.acked + 1);
+                        self.window.reduce_to(threshold);
+                    }
+                }
                 self.resend = true;
                 self.clock.forget_timed();
                 self.stats.fast_recoveries += 1;
@@ -274,15 +325,24 @@ impl TcpSender {
         self.move_edge();
     }
 
+    fn threshold_after_loss(&mut self) -> f64 {
+        let own = self.avoidance.as_mut().and_then(|avoidance| avoidance.on_loss(&self.window));
+        own.unwrap_or(Window::half_of(self.in_flight()))
+    }
+
     /// The oldest packet was not acknowledged in time (RFC 6298 §5.4 to §5.6, RFC 5681 §3.1, RFC 6582 §3.2 step 4).
     fn on_timeout(&mut self) {
         self.stats.timeouts += 1;
-        self.window.collapse(self.timed_out_at != Some(self.acked), self.in_flight());
+        let threshold = (self.timed_out_at != Some(self.acked)).then(|| self.threshold_after_loss());
+        self.window.collapse(threshold);
         self.timed_out_at = Some(self.acked);
         self.recover = self.highest;
         if let Some(marks) = &mut self.marks {
             // Marks of what was out are answered with it (RFC 3168 §6.1.2); while TCP recovers, none are answered anyway.
             marks.on_cut(self.highest);
+        }
+        if let Some(board) = &mut self.board {
+            board.forget(self.acked, self.highest);
         }
         self.phase = Phase::Open;
         self.duplicates = 0;
@@ -296,7 +356,7 @@ impl TcpSender {
         if self.end == End::Open {
             self.end = End::Due;
             self.resend = false;
-            self.edge = 0;
+            (self.edge, self.room) = (0, 0);
             self.clock.stop();
         }
     }
@@ -307,6 +367,27 @@ impl TcpSender {
 
     fn move_edge(&mut self) {
         self.edge = self.acked.saturating_add(self.window.whole()).min(self.ready);
+        if let (Some(board), Phase::Recovering { .. }) = (&self.board, self.phase) {
+            let pipe = board.pipe(self.acked, self.highest);
+            // What the pipe has room for leaves by `next_to_repair`.
+            (self.room, self.edge) = (self.window.whole().saturating_sub(pipe), 0);
+        } else {
+            self.room = 0;
+        }
+    }
+
+    /// In a recovery with SACK: what is lost, else something new, else what is missing below what is here (RFC 6675 §4, NextSeg).
+    fn next_to_repair(&mut self) -> Option<u64> {
+        let may_send_more = self.next < self.ready && self.in_flight() < self.window.limit();
+        let board = self.board.as_mut()?;
+        if let Some(lost) = board.next(self.acked, false) {
+            return Some(lost);
+        }
+        if may_send_more {
+            self.next += 1;
+            return Some(self.next - 1);
+        }
+        board.next(self.acked, true)
     }
 
     /// More of a relayed flow is there.

@@ -31,9 +31,29 @@ impl Window {
         self.size
     }
 
+    /// Never more packets than this are out.
+    pub(super) fn limit(&self) -> u64 {
+        self.limit as u64
+    }
+
     /// ssthresh.
     pub(super) fn threshold(&self) -> f64 {
         self.threshold
+    }
+
+    /// It grows by a packet with each ACK.
+    pub(super) fn is_in_slow_start(&self) -> bool {
+        self.size < self.threshold
+    }
+
+    /// It is large enough as it is.
+    pub(super) fn end_slow_start(&mut self) {
+        self.threshold = self.size;
+    }
+
+    /// Grows or shrinks by so much.
+    pub(super) fn add(&mut self, packets: f64) {
+        self.size = (self.size + packets).max(LEAST).min(self.limit);
     }
 
     /// How many packets may be out.
@@ -65,11 +85,18 @@ impl Window {
         self.threshold = self.size;
     }
 
-    /// Three duplicate ACKs: half of what is in flight, and the three packets that have left (RFC 5681 §3.2, steps 2 and 3).
-    pub(super) fn enter_recovery(&mut self, in_flight: u64) {
-        self.halve_threshold(in_flight);
+    /// Three duplicate ACKs: down to this threshold, and the three packets that have left (RFC 5681 §3.2, steps 2 and 3).
+    pub(super) fn enter_recovery(&mut self, threshold: f64) {
+        self.threshold = threshold;
         self.credit = 0.0;
         self.size = (self.threshold + 3.0).min(self.limit);
+    }
+
+    /// A recovery with SACK: down to this threshold; what has left is not in the pipe (RFC 6675 §5, step 4.2).
+    pub(super) fn reduce_to(&mut self, threshold: f64) {
+        self.threshold = threshold;
+        self.size = threshold.min(self.limit);
+        self.credit = 0.0;
     }
 
     /// One more duplicate ACK: one more packet has left (RFC 5681 §3.2, step 4).
@@ -88,11 +115,9 @@ impl Window {
     }
 
     /// A timeout (RFC 5681 §3.1): back to one packet. The threshold moves only if the oldest packet had not timed out
-    /// before (Eq. 4).
-    pub(super) fn collapse(&mut self, first: bool, in_flight: u64) {
-        if first {
-            self.halve_threshold(in_flight);
-        }
+    /// before (Eq. 4), and then to this one.
+    pub(super) fn collapse(&mut self, threshold: Option<f64>) {
+        self.threshold = threshold.unwrap_or(self.threshold);
         self.size = 1.0;
         self.credit = 0.0;
     }
@@ -110,7 +135,8 @@ impl Window {
         self.credit = 0.0;
     }
 
-    fn halve_threshold(&mut self, in_flight: u64) {
-        self.threshold = (in_flight as f64 / 2.0).max(LEAST);
+    /// The threshold that a loss leaves (RFC 5681 Eq. 4).
+    pub(super) fn half_of(in_flight: u64) -> f64 {
+        (in_flight as f64 / 2.0).max(LEAST)
     }
 }

@@ -100,6 +100,10 @@ pub enum TaskFlows {
     Scheme,
     /// TCP NewReno, by packets alone.
     Reno,
+    /// TCP Vegas, by packets alone.
+    Vegas,
+    /// BIC TCP, by packets alone.
+    Bic,
 }
 
 impl TaskFlows {

@@ -23,13 +23,14 @@ fn what_goes_into_a_port_comes_out_or_is_dropped_or_waits_there() {
 
 #[test]
 fn baselines_conserve_frames_and_bytes_as_well() {
-    let schemes = [Scheme::NewReno, Scheme::Dctcp(DctcpConfig::default()), Scheme::DCCP, Scheme::NDP];
+    let dctcp = Scheme::Dctcp(DctcpConfig::default());
+    let schemes = [Scheme::NewReno, dctcp, Scheme::DCCP, Scheme::NDP, Scheme::Bic, Scheme::Vegas];
     for seed in 30_000..30_080 {
         let mut storm = Storm::new(seed);
         // Hosts of baselines neither pause for good nor restart: nobody would report their tasks.
         storm.facts.changes.retain(|(_, change)| matches!(change, Change::Link(..)));
         storm.setup.changes = storm.facts.changes.clone();
-        let sender = SenderConfig::data_centre(schemes[seed as usize % 4]);
+        let sender = SenderConfig::data_centre(schemes[seed as usize % schemes.len()]);
         let receiver = ReceiverConfig::of(&sender);
         storm.setup.transport = Transport::Baseline { sender, receiver };
         storm.setup.carry_bytes = false;

@@ -1,7 +1,8 @@
 //! The two compact acknowledgments of the comparison schemes: TCP's cumulative one, and DCCP's vector.
 //!
 //! ```text
-//! cumulative:  next expected (8) | flags (1)                   bit 0 of the flags: echo; the others are zero
+//! cumulative:  next expected (8) | flags (1) [| from (4) | to (4)]
+//!              bit 0 of the flags: echo; bit 1: a block follows; the others are zero
 //! vector:      largest (8) | received (4) | marked (4)         bit 31 is `largest`, bit 0 is `largest` - 31
 //! ```
 //! Both are plain values inside [`crate::Body`], without a box: a simulation makes one for every packet. They know nothing of
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::WireError;
 
 const ECHO: u8 = 1;
+const BLOCK: u8 = 2;
 
 /// A cumulative acknowledgment, one per packet that came (RFC 9293 §3.4, RFC 5681 §4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,24 +23,60 @@ pub struct Cumulative {
     pub next: PacketNumber,
     /// The packet that caused this ACK carried CE (ECE; RFC 8257 §3.2 with an ACK per packet, so the echo is exact).
     pub echo: bool,
+    /// The run of packets above `next` in which the packet is that caused this ACK, if it is not below: the first block of RFC 2018.
+    /// Further ones, which repeat what earlier ACKs have said, do not travel.
+    pub block: Option<AheadBlock>,
+}
+
+/// Packets `next + from` up to but not `next + to` are here, and neither of their neighbours is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AheadBlock {
+    /// At least 1: `next` itself is not here.
+    pub from: u32,
+    /// More than `from`.
+    pub to: u32,
 }
 
 impl Cumulative {
-    pub(crate) const LEN: usize = 9;
+    const LEN: usize = 9;
+    const LEN_WITH_BLOCK: usize = 17;
+
+    pub(crate) fn len(&self) -> usize {
+        if self.block.is_some() { Self::LEN_WITH_BLOCK } else { Self::LEN }
+    }
 
     pub(crate) fn emit(&self, out: &mut [u8]) {
         out[..8].copy_from_slice(&self.next.0.to_be_bytes());
         out[8] = if self.echo { ECHO } else { 0 };
+        if let Some(AheadBlock { from, to }) = self.block {
+            out[8] |= BLOCK;
+            out[9..13].copy_from_slice(&from.to_be_bytes());
+            out[13..17].copy_from_slice(&to.to_be_bytes());
+        }
     }
 
     pub(crate) fn parse(body: &[u8]) -> Result<Self, WireError> {
-        let body: &[u8; Self::LEN] =
-            body.try_into().map_err(|_| WireError::Length { have: body.len(), need: Self::LEN })?;
-        let next = body.first_chunk().expect("9 bytes begin with 8");
-        if body[8] & !ECHO != 0 {
+        let (&next, rest) =
+            body.split_first_chunk().ok_or(WireError::Length { have: body.len(), need: Self::LEN })?;
+        let (&flags, block) =
+            rest.split_first().ok_or(WireError::Length { have: body.len(), need: Self::LEN })?;
+        if flags & !(ECHO | BLOCK) != 0 {
             return Err(WireError::Field { what: "flags of a cumulative ACK" });
         }
-        Ok(Cumulative { next: PacketNumber(u64::from_be_bytes(*next)), echo: body[8] == ECHO })
+        let has_block = flags & BLOCK != 0;
+        let need = if has_block { Self::LEN_WITH_BLOCK } else { Self::LEN };
+        if body.len() != need {
+            return Err(WireError::Length { have: body.len(), need });
+        }
+        let block = has_block.then(|| {
+            let word =
+                |at: usize| u32::from_be_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]);
+            AheadBlock { from: word(0), to: word(4) }
+        });
+        if block.is_some_and(|block| block.from == 0 || block.to <= block.from) {
+            return Err(WireError::Field { what: "block of a cumulative ACK" });
+        }
+        Ok(Cumulative { next: PacketNumber(u64::from_be_bytes(next)), echo: flags & ECHO != 0, block })
     }
 }
 

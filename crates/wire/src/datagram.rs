@@ -320,7 +320,7 @@ impl Datagram {
                 Body::Fin(_) | Body::Heartbeat { .. } => 1,
                 Body::FinAck | Body::Detached => 0,
                 Body::Control(control) => control.encoded_len(),
-                Body::Cumulative(_) => Cumulative::LEN,
+                Body::Cumulative(ack) => ack.len(),
                 Body::AckVector(_) => AckVector::LEN,
                 Body::Probe(probe) => probe.len(),
                 Body::ProbeAck(_) => ProbeAck::LEN,

@@ -49,7 +49,7 @@ pub use control::{
     TreeOrder, TreeRepair, TreeUpdate, Urgency, WhyUnicast, WhyUnscheduled, answer_key, answer_tags,
     resolve_address,
 };
-pub use cumulative::{AckVector, Cumulative};
+pub use cumulative::{AckVector, AheadBlock, Cumulative};
 pub use datagram::{Body, Datagram, FinReason, Parsed, emit, parse, parse_trimmed, peek_tree};
 pub use header::{Class, Ecn, HEADER, HEADER_TAG, PRELUDE, WireError, peek_flow};
 pub use probe::{Probe, ProbeAck};

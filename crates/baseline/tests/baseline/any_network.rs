@@ -20,6 +20,8 @@ fn weather() -> impl Strategy<Value = Weather> {
 fn scheme() -> impl Strategy<Value = Scheme> {
     prop_oneof![
         Just(Scheme::NewReno),
+        Just(Scheme::Bic),
+        Just(Scheme::Vegas),
         (0.0..=1.0).prop_map(|initial_mark_fraction| {
             Scheme::Dctcp(DctcpConfig { initial_mark_fraction, ..DctcpConfig::default() })
         }),
@@ -31,6 +33,7 @@ fn scheme() -> impl Strategy<Value = Scheme> {
 #[derive(Clone, Copy, Debug)]
 enum Lie {
     Cumulative { back: i64, echo: bool },
+    Block { back: i64, from: u32, len: u32 },
     Vector { back: i64, received: u32, marked: u32 },
     Silence(u64),
 }
@@ -39,6 +42,7 @@ fn lie() -> impl Strategy<Value = Lie> {
     let back = || prop_oneof![8 => -1i64..40, 1 => -1i64..5000, 1 => any::<i64>()];
     prop_oneof![
         (back(), any::<bool>()).prop_map(|(back, echo)| Lie::Cumulative { back, echo }),
+        (back(), 1u32..100, 1u32..100).prop_map(|(back, from, len)| Lie::Block { back, from, len }),
         (back(), any::<u32>(), any::<u32>()).prop_map(|(back, received, marked)| Lie::Vector {
             back,
             received,
@@ -53,7 +57,7 @@ proptest! {
 
     #[test]
     fn every_flow_completes_and_nothing_is_counted_twice(
-        scheme in scheme(),
+        (scheme, sack) in (scheme(), any::<bool>()),
         packets in 0u64..600,
         (window, limit) in (1.0f64..40.0, 1.0f64..200.0),
         (per_packet, room, mark_above) in (0u64..3, 5usize..200, 0usize..60),
@@ -63,6 +67,7 @@ proptest! {
         let config = SenderConfig {
             initial_window: Packets::new(window),
             window_limit: Packets::new(limit),
+            sack,
             ..SenderConfig::data_centre(scheme)
         };
         let mut net = Net::new(
@@ -95,11 +100,11 @@ proptest! {
     /// ACKs for anything in any order: no panic, no wake in the past, no more in flight than allowed, nothing after the end.
     #[test]
     fn a_peer_that_lies_cannot_break_a_sender(
-        scheme in scheme(),
+        (scheme, sack) in (scheme(), any::<bool>()),
         limit in 1.0f64..300.0,
         lies in proptest::collection::vec(lie(), 0..400),
     ) {
-        let config = SenderConfig { window_limit: Packets::new(limit), ..SenderConfig::data_centre(scheme) };
+        let config = SenderConfig { window_limit: Packets::new(limit), sack, ..SenderConfig::data_centre(scheme) };
         let mut bench = Bench::new(config);
         bench.drain();
         for lie in lies {
@@ -107,6 +112,9 @@ proptest! {
             match lie {
                 Lie::Cumulative { back, echo: false } => bench.ack(newest.saturating_sub(back) as u64),
                 Lie::Cumulative { back, echo: true } => bench.echo(newest.saturating_sub(back) as u64),
+                Lie::Block { back, from, len } => {
+                    bench.raw_block(newest.saturating_sub(back) as u64, (from, from + len))
+                }
                 Lie::Vector { back, received, marked } => {
                     bench.raw_vector(newest.saturating_sub(back) as u64, received, marked)
                 }

@@ -3,7 +3,7 @@
 use headwater_baseline::{Sender, SenderCommand, SenderConfig, SenderEvent, SenderStats};
 use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_units::{Duration, FlowId, PacketNumber, Packets, PathId, Time};
-use headwater_wire::{AckVector, Body, Class, Cumulative, Datagram, Ecn};
+use headwater_wire::{AckVector, AheadBlock, Body, Class, Cumulative, Datagram, Ecn};
 
 pub(crate) const FLOW: FlowId = FlowId(7);
 pub(crate) const PATH: PathId = PathId(3);
@@ -57,12 +57,23 @@ impl Bench {
 
     /// A cumulative ACK: everything below `next` is there.
     pub(crate) fn ack(&mut self, next: u64) -> Vec<u64> {
-        self.hear(Body::Cumulative(Cumulative { next: PacketNumber(next), echo: false }))
+        self.hear(Body::Cumulative(Cumulative { next: PacketNumber(next), echo: false, block: None }))
     }
 
     /// The same, caused by a marked packet.
     pub(crate) fn echo(&mut self, next: u64) -> Vec<u64> {
-        self.hear(Body::Cumulative(Cumulative { next: PacketNumber(next), echo: true }))
+        self.hear(Body::Cumulative(Cumulative { next: PacketNumber(next), echo: true, block: None }))
+    }
+
+    /// A cumulative ACK that says besides that `from..to` are there.
+    pub(crate) fn block(&mut self, next: u64, (from, to): (u64, u64)) -> Vec<u64> {
+        self.raw_block(next, ((from - next) as u32, (to - next) as u32))
+    }
+
+    /// The same, sensible or not; the block counts from `next`.
+    pub(crate) fn raw_block(&mut self, next: u64, (from, to): (u32, u32)) -> Vec<u64> {
+        let block = AheadBlock { from, to };
+        self.hear(Body::Cumulative(Cumulative { next: PacketNumber(next), echo: false, block: Some(block) }))
     }
 
     /// An ACK vector of these packets, the largest first; those in `marked` carried CE.

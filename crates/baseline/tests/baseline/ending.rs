@@ -122,7 +122,7 @@ fn every_ack_of_tcp_echoes_the_mark_of_its_own_packet() {
         (2, Ecn::Ect0, 5, false),
     ] {
         let said = answer(&mut receiver, data(number, ecn), None);
-        let expected = headwater_wire::Cumulative { next: PacketNumber(next), echo };
+        let expected = headwater_wire::Cumulative { next: PacketNumber(next), echo, block: None };
         assert_eq!(said, [Body::Cumulative(expected)]);
     }
 }

@@ -44,6 +44,57 @@ fn a_packet_overtaken_by_two_others_is_not_sent_again() {
     assert_eq!((net.sender(0).stats().resent, net.sender(0).stats().fast_recoveries), (0, 0));
 }
 
+/// RFC 6675: what NewReno takes four round trips for, as below.
+#[test]
+fn with_sack_all_holes_are_filled_in_one_round_trip() {
+    let there = Link::new(us(50)).with_faults(by_number(lose_once(&[20, 22, 25, 29])));
+    let config = SenderConfig { sack: true, ..start(Scheme::NewReno, 20.0, Some(20.0)) };
+    let mut net = Net::new(config, 400, there, Link::new(us(50)));
+    net.finish();
+    let mut first = BTreeSet::new();
+    let again: Vec<_> = net.sent[0].iter().filter(|&&(_, number)| !first.insert(number)).copied().collect();
+    let at = Time::ZERO + us(200);
+    assert_eq!(again, [(at, 20), (at, 22), (at, 25), (at, 29)]);
+    let stats = net.sender(0).stats();
+    assert_eq!((stats.fast_recoveries, stats.timeouts, stats.resent), (1, 0, 4));
+}
+
+#[test]
+fn with_sack_a_recovery_keeps_as_much_in_the_network_as_the_window_allows() {
+    let mut bench = Bench::new(SenderConfig { sack: true, ..start(Scheme::NewReno, 10.0, Some(2.0)) });
+    assert_eq!(bench.drain(), (0..10).collect::<Vec<_>>());
+    // 0 and 4 are lost.
+    assert_eq!([bench.block(0, (1, 2)), bench.block(0, (1, 3))], [vec![], vec![]]);
+    assert_eq!(bench.block(0, (1, 4)), [0], "the third one above");
+    assert_eq!((bench.window(), bench.threshold()), (5.0, 5.0));
+    // Out are 0 again, 4 and 6 to 9; a packet may leave when there are fewer than five.
+    assert_eq!([bench.block(0, (5, 6)), bench.block(0, (5, 7))], [vec![], vec![]]);
+    assert_eq!(bench.block(0, (5, 8)), [4, 10], "4 is lost with three above it; out were 0, 8 and 9");
+    assert_eq!(bench.block(0, (5, 9)), [11], "out were 0, 4, 9 and 10");
+    assert_eq!(bench.ack(4), [12], "the first hole is filled");
+    assert_eq!(bench.ack(10), [13], "and the other one");
+    assert_eq!((bench.stats().fast_recoveries, bench.stats().resent), (1, 2));
+}
+
+#[test]
+fn with_sack_a_timeout_passes_over_what_is_said_to_be_here_after_it() {
+    let mut bench = Bench::new(SenderConfig { sack: true, ..start(Scheme::NewReno, 4.0, None) });
+    assert_eq!(bench.drain(), [0, 1, 2, 3]);
+    bench.block(0, (2, 3));
+    assert_eq!(bench.pass(ms(20)), [0], "the timer: nothing that was said counts any more");
+    assert_eq!(bench.block(0, (2, 3)), []);
+    assert_eq!(bench.ack(1), [1], "and not 2, which is here");
+    assert_eq!(bench.ack(3), [3, 4, 5]);
+}
+
+#[test]
+fn a_block_of_packets_that_were_never_sent_is_not_believed() {
+    let mut bench = Bench::new(SenderConfig { sack: true, ..start(Scheme::NewReno, 4.0, None) });
+    bench.drain();
+    assert_eq!(bench.block(0, (2, 9)), []);
+    assert_eq!(bench.stats().unexpected, 1);
+}
+
 #[test]
 fn partial_acks_fill_one_hole_per_round_trip_without_leaving_recovery() {
     let there = Link::new(us(50)).with_faults(by_number(lose_once(&[20, 22, 25, 29])));

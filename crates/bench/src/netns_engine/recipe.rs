@@ -116,6 +116,8 @@ fn congestion(scheme: Scheme) -> Result<Option<&'static str>, Trouble> {
         Scheme::Ppush { .. } | Scheme::Scdp | Scheme::Cast => return Ok(None),
         Scheme::Reno => "reno",
         Scheme::Cubic => "cubic",
+        Scheme::Bic => "bic",
+        Scheme::Vegas => "vegas",
         Scheme::Dctcp => "dctcp",
         other => return Err(Trouble::Unsupported(format!("there is no real {other} here"))),
     };

@@ -71,8 +71,8 @@ impl Prepared {
         let transport = transport(scenario, &topology, &network)?;
         let mut tasks: Vec<TaskPlan> = plans.iter().map(|plan| task(plan, &network, until)).collect();
         for (task, plan) in tasks.iter_mut().zip(&plans) {
-            if plan.flows == TaskFlows::Reno {
-                task.background = Some(flows(Scheme::Reno, &scenario.transport)?);
+            if let Some(scheme) = instead(plan.flows) {
+                task.background = Some(flows(scheme, &scenario.transport)?);
             }
         }
         let in_class = |class| TransportSpec { class, ..scenario.transport.clone() };
@@ -199,6 +199,16 @@ fn background(flow: &Background, spec: &TransportSpec) -> Result<TaskPlan, RunEr
     })
 }
 
+/// The scheme that a task's flows run, if it is not the scenario's.
+fn instead(flows: TaskFlows) -> Option<Scheme> {
+    match flows {
+        TaskFlows::Scheme => None,
+        TaskFlows::Reno => Some(Scheme::Reno),
+        TaskFlows::Vegas => Some(Scheme::Vegas),
+        TaskFlows::Bic => Some(Scheme::Bic),
+    }
+}
+
 /// What the flows of a scheme run beside a workload.
 fn flows(scheme: Scheme, spec: &TransportSpec) -> Result<Flows, RunError> {
     match scheme {
@@ -215,6 +225,8 @@ fn baseline(scheme: Scheme, spec: &TransportSpec) -> Result<baseline::SenderConf
             ..baseline::DctcpConfig::default()
         }),
         Scheme::Reno => baseline::Scheme::NewReno,
+        Scheme::Bic => baseline::Scheme::Bic,
+        Scheme::Vegas => baseline::Scheme::Vegas,
         Scheme::Dccp => baseline::Scheme::DCCP,
         Scheme::Cubic => return Err(unsupported("cubic is the kernel's own TCP: real packets run it")),
         Scheme::Ndp => return Ok(ndp(spec)),
@@ -228,6 +240,7 @@ fn baseline(scheme: Scheme, spec: &TransportSpec) -> Result<baseline::SenderConf
     let config = baseline::SenderConfig::data_centre(scheme);
     Ok(baseline::SenderConfig {
         initial_window: source.push.wfcc.initial_window,
+        sack: spec.sack,
         rtt: source.push.rtt,
         ..config
     })

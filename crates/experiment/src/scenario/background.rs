@@ -20,7 +20,7 @@ pub struct Background {
     pub from: u32,
     /// The host that receives.
     pub to: u32,
-    /// Its rules: `reno`, `cubic`, `dctcp`, `dccp` or `ndp`.
+    /// Its rules: `reno`, `cubic`, `bic`, `vegas`, `dctcp`, `dccp` or `ndp`.
     pub scheme: Scheme,
     /// When it starts; at once if absent.
     #[serde(default, with = "text::one")]

@@ -72,7 +72,7 @@ pub enum ScenarioError {
         value: String,
     },
     /// Background of a kind that there is none of.
-    #[error("{place} cannot be {scheme}; background is reno, cubic, dctcp, dccp or ndp")]
+    #[error("{place} cannot be {scheme}; background is reno, cubic, bic, vegas, dctcp, dccp or ndp")]
     NoBackground {
         /// Which field.
         place: String,
@@ -528,7 +528,10 @@ mod tests {
             ("{ name = 'tcp', from = 0, to = 2, scheme = 'reno' }", "background.0.to"),
             ("{ name = 'tcp', from = 1, to = 1, scheme = 'reno' }", "host 1 twice"),
             ("{ name = 'f', from = 0, to = 1, scheme = 'reno' }", "two tasks are called 'f'"),
-            ("{ name = 'tcp', from = 0, to = 1, scheme = 'ppush(1,1)' }", "reno, cubic, dctcp, dccp or ndp"),
+            (
+                "{ name = 'tcp', from = 0, to = 1, scheme = 'ppush(1,1)' }",
+                "reno, cubic, bic, vegas, dctcp, dccp or ndp",
+            ),
             ("{ name = 'tcp', from = 0, to = 1, scheme = 'reno', start = '2 s', stop = '1 s' }", "not after"),
         ] {
             let error = background(flow).unwrap_err().to_string();

@@ -24,6 +24,10 @@ pub enum Scheme {
     Dccp,
     /// TCP NewReno (RFC 6582), equal parts.
     Reno,
+    /// TCP whose window goes half of the way to that of the last loss (BIC, INFOCOM 2004), equal parts.
+    Bic,
+    /// TCP that keeps few packets in queues by its round trips (Vegas, JSAC 1995), equal parts.
+    Vegas,
     /// SCDP: pulls, trimming, MLFQ.
     Scdp,
     /// NDP: pulls, trimming, retransmission, no coding (SCDP §IV); equal parts. Not in PPUSH Table II.
@@ -91,6 +95,8 @@ const NAMES: &[(Scheme, &str)] = &[
     (Scheme::BtCornet, "bt-cornet"),
     (Scheme::BtOptimized, "bt-optimized"),
     (Scheme::Cubic, "cubic"),
+    (Scheme::Bic, "bic"),
+    (Scheme::Vegas, "vegas"),
     (Scheme::Cast, "cast"),
     (shuffle(ShuffleOrder::None, false), "hadoop"),
     (shuffle(ShuffleOrder::None, true), "courier"),

@@ -30,6 +30,9 @@ pub struct TransportSpec {
     /// The least retransmission timeout; 10 ms (the paper does not say; 1 s over WAN).
     #[serde(with = "text::one")]
     pub min_rto: Duration,
+    /// TCP's receivers say what they have above a gap (RFC 2018), and its senders repair several losses in a round trip (RFC 6675); no.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub sack: bool,
     /// Source symbols of a block (RFC 6330 K); 1024 (the paper does not say).
     pub block_symbols: u32,
     /// Which symbols a source sends; by residue class, as PPUSH §III-A.
@@ -162,6 +165,7 @@ impl Default for TransportSpec {
             gain: 1.0 / 16.0,
             duplicate_acks: 3,
             min_rto: Duration::from_millis(10),
+            sack: false,
             block_symbols: 1024,
             assignment: Assignment::default(),
             ack_every: 1,

@@ -131,7 +131,14 @@ fn pull() -> impl Strategy<Value = Pull> {
 }
 
 fn cumulative() -> impl Strategy<Value = Cumulative> {
-    (any::<u64>(), any::<bool>()).prop_map(|(next, echo)| Cumulative { next: PacketNumber(next), echo })
+    let block = (1u32.., any::<u32>()).prop_filter_map("a block ends behind its beginning", |(from, len)| {
+        Some(AheadBlock { from, to: from.checked_add(len)? }).filter(|_| len > 0)
+    });
+    (any::<u64>(), any::<bool>(), proptest::option::of(block)).prop_map(|(next, echo, block)| Cumulative {
+        next: PacketNumber(next),
+        echo,
+        block,
+    })
 }
 
 fn ack_vector() -> impl Strategy<Value = AckVector> {

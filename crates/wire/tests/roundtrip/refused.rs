@@ -35,14 +35,14 @@ fn an_ack_vector_that_contradicts_itself_is_refused() {
 
 #[test]
 fn unknown_flags_of_a_cumulative_ack_are_refused() {
-    let ack = Cumulative { next: PacketNumber(u64::MAX), echo: true };
+    let ack = Cumulative { next: PacketNumber(u64::MAX), echo: true, block: None };
     let datagram =
         Datagram { class: Class::Control, key_epoch: 0, flow: FlowId(1), body: Body::Cumulative(ack) };
     let mut bytes = vec![0; datagram.len(0)];
     emit(&datagram, 0, &key(), &mut bytes);
     assert_eq!(bytes.len(), 33);
     assert_eq!(bytes[32], 1);
-    for flags in [0b10, 0b1000_0001, 0xff] {
+    for flags in [0b100, 0b1000_0001, 0xff] {
         bytes[32] = flags;
         retag(&mut bytes);
         assert_eq!(parse(&bytes, &key()), Err(WireError::Field { what: "flags of a cumulative ACK" }));
@@ -51,6 +51,27 @@ fn unknown_flags_of_a_cumulative_ack_are_refused() {
     retag(&mut bytes);
     let quiet = Body::Cumulative(Cumulative { echo: false, ..ack });
     assert_eq!(parse(&bytes, &key()).unwrap().datagram.body, quiet);
+}
+
+#[test]
+fn a_block_of_a_cumulative_ack_is_there_if_its_flag_says_so_and_is_no_empty_one() {
+    let block = Some(AheadBlock { from: 2, to: 5 });
+    let ack = Cumulative { next: PacketNumber(9), echo: false, block };
+    let datagram =
+        Datagram { class: Class::Control, key_epoch: 0, flow: FlowId(1), body: Body::Cumulative(ack) };
+    let mut bytes = vec![0; datagram.len(0)];
+    emit(&datagram, 0, &key(), &mut bytes);
+    assert_eq!((bytes.len(), &bytes[32..]), (41, &[2, 0, 0, 0, 2, 0, 0, 0, 5][..]));
+    for (at, byte, why) in [
+        (36, 0, WireError::Field { what: "block of a cumulative ACK" }),
+        (40, 2, WireError::Field { what: "block of a cumulative ACK" }),
+        (32, 0, WireError::Length { have: 17, need: 9 }),
+    ] {
+        let mut bytes = bytes.clone();
+        bytes[at] = byte;
+        retag(&mut bytes);
+        assert_eq!(parse(&bytes, &key()), Err(why));
+    }
 }
 
 #[test]
