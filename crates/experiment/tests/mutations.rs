@@ -129,6 +129,40 @@ fn flows_that_are_not_merged_turn_c_4o_to_miss() {
     assert_eq!(apart["C-4o"].verdict, Outcome::Miss, "{:?}", apart["C-4o"]);
 }
 
+/// Courier §II-B: Hadoop's few large flows are what one fetch at a time cannot fill a link with.
+#[test]
+fn outputs_that_are_not_combined_turn_c_2_to_miss() {
+    let combined = judged("courier/fig2", Scale::Small, |_| true, |_| {});
+    assert_eq!(combined["C-2"].verdict, Outcome::Pass, "{:?}", combined["C-2"]);
+    let single = judged("courier/fig2", Scale::Small, |_| true, |job| set(job, "workload.combiner", false));
+    assert_eq!(single["C-2"].verdict, Outcome::Miss, "{:?}", single["C-2"]);
+}
+
+#[test]
+fn reducers_without_bound_turn_c_5_to_miss() {
+    let is_meant = |job: &Job| job.scheme == "hadoop";
+    // So many jobs that the bound matters.
+    let more = |job: &mut Job| set(job, "workload.jobs.first", 100);
+    let bound = judged("courier/fig5", Scale::Small, is_meant, more);
+    let unbound = judged("courier/fig5", Scale::Small, is_meant, |job| {
+        more(job);
+        set(job, "workload.slots", 0);
+    });
+    // At paper scale the claim is at most 0.99.
+    let [bound, unbound] = [bound, unbound].map(|verdicts| verdicts["C-5/p99"].measured.unwrap());
+    assert!(bound <= 0.99 && unbound == 1.0, "{bound} and {unbound}");
+}
+
+#[test]
+fn ranks_turned_about_turn_c_8d_to_miss() {
+    let is_meant = |job: &Job| ["sincronia+hadoop", "django-like"].contains(&&*job.scheme);
+    let ranked = judged("courier/fig8", Scale::Small, is_meant, |_| {});
+    let inverted = judged("courier/fig8", Scale::Small, is_meant, |job| set(job, "workload.inverted", true));
+    // At paper scale the claim is 1.08 +- 0.12.
+    let [ranked, inverted] = [ranked, inverted].map(|verdicts| verdicts["C-8d/sincronia"].measured.unwrap());
+    assert!((0.96..=1.2).contains(&ranked) && inverted > 1.2, "{ranked} and {inverted}");
+}
+
 #[test]
 fn a_window_that_loss_cuts_turns_p_4b_to_miss() {
     let is_meant = |job: &Job| job.scheme == "ppush(0,0)";

@@ -113,12 +113,18 @@ fn sender(scenario: &Scenario, text: &ShuffleText) -> baseline::SenderConfig {
     rtt.min_rto = transport.min_rto;
     rtt.initial_rto = text.first_timeout.max(transport.min_rto);
     rtt.granularity = text.tick;
-    baseline::SenderConfig { initial_window: Packets::new(transport.initial_window), rtt, ..config }
+    baseline::SenderConfig {
+        initial_window: Packets::new(transport.initial_window),
+        sack: transport.sack,
+        rtt,
+        ..config
+    }
 }
 
 fn order_of(order: ShuffleOrder, text: &ShuffleText) -> Order {
     match order {
         ShuffleOrder::None => Order::None,
+        ShuffleOrder::Sincronia if text.inverted => Order::SincroniaInverted,
         ShuffleOrder::Sincronia => Order::Sincronia,
         ShuffleOrder::Aalo => Order::Aalo(Queues {
             first: text.shrunk(text.first_queue),

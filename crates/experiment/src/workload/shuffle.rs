@@ -57,6 +57,9 @@ pub struct ShuffleText {
     /// Whether a connection that changes its class begins with the first window again (Courier §IV-A).
     #[serde(default = "yes")]
     pub restart_window: bool,
+    /// Sincronia's order turned about, the most urgent coflow last, to see what order is worth; no.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub inverted: bool,
     /// Aalo's first threshold; 10 MiB.
     #[serde(default = "ShuffleText::usual_first_queue", with = "text::one")]
     pub first_queue: Bytes,

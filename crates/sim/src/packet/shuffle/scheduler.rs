@@ -29,7 +29,7 @@ pub(super) struct Scheduler {
 enum Rule {
     None,
     Rates { policy: Box<dyn Policy<PortDemand, PortPlan>>, period: Duration },
-    Ranks(Sincronia),
+    Ranks { policy: Sincronia, inverted: bool },
 }
 
 /// What a plan was for.
@@ -50,7 +50,8 @@ impl Scheduler {
                 let policy = Aalo { queues: queues.clone(), ..Aalo::new(ports) };
                 Rule::Rates { policy: Box::new(policy), period: queues.period }
             }
-            Order::Sincronia => Rule::Ranks(Sincronia),
+            Order::Sincronia => Rule::Ranks { policy: Sincronia, inverted: false },
+            Order::SincroniaInverted => Rule::Ranks { policy: Sincronia, inverted: true },
             Order::DjangoLike { flows, period } => {
                 Rule::Rates { policy: Box::new(DjangoLike::new(ports, *flows)?), period: *period }
             }
@@ -72,14 +73,14 @@ impl Scheduler {
 
     /// Whether it is asked when jobs come and go.
     pub(super) fn follows_jobs(&self) -> bool {
-        matches!(self.rule, Rule::Ranks(_))
+        matches!(self.rule, Rule::Ranks { .. })
     }
 
     /// How often it hears what coflows have sent.
     pub(super) fn period(&self) -> Option<Duration> {
         match &self.rule {
             Rule::Rates { period, .. } => Some(*period),
-            Rule::None | Rule::Ranks(_) => None,
+            Rule::None | Rule::Ranks { .. } => None,
         }
     }
 
@@ -132,12 +133,15 @@ impl Scheduler {
                 }
                 Planned::Rates
             }
-            Rule::Ranks(policy) => {
+            Rule::Ranks { policy, inverted } => {
                 let demand = all_left(hadoop);
                 let plan = policy.plan(now, &demand).expect("the demand is in order");
                 let PortPlan::Ranks(ranks) = plan else { panic!("a policy of ranks gives ranks") };
+                let last = ranks.iter().flatten().max().copied().unwrap_or(Rank::LAST);
                 for ((at, _), rank) in demand.flows().zip(ranks) {
                     let job = demand.coflows[at].task.0 as usize;
+                    let turned = |rank: Rank| Rank::new(last.get() - rank.get());
+                    let rank = if *inverted { rank.map(turned) } else { rank };
                     self.ranks[job] = rank.unwrap_or(Rank::LAST);
                 }
                 Planned::Ranks

@@ -93,6 +93,8 @@ pub enum Order {
     Aalo(Queues),
     /// Sincronia: an order anew with each arrival and end of a coflow, which hosts enforce by classes.
     Sincronia,
+    /// The same with its order turned about, the most urgent last: what an order is worth.
+    SincroniaInverted,
     /// The stand-in for Django: rates for at most so many flows of a host.
     DjangoLike {
         /// The most flows of a host.
