@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use headwater_controller::{CastView, ControllerView, NodeView, TaskView};
-use headwater_units::{BitRate, Bytes, Duration, NodeId};
+use headwater_controller::{CastView, CoflowView, ControllerView, NodeView, TaskView};
+use headwater_units::{BitRate, Bytes, Duration, NodeId, Rank};
 use headwater_wire::{CastRoute, MarkSignal, NodeInfo, WhyUnicast, WhyUnscheduled, resolve_address};
 
-use super::{CastLine, NodeLine, ObjectLine, StandingLine, StatusReport, TaskLine, TaskSource};
+use super::{CastLine, CoflowLine, NodeLine, ObjectLine, StandingLine, StatusReport, TaskLine, TaskSource};
 
 /// Renders a view; `controller` is its own address, `here` stands for its machine. What the data sockets do is not part of it.
 pub(crate) fn report(view: &ControllerView, controller: String, here: SocketAddr) -> StatusReport {
@@ -53,7 +53,20 @@ pub(crate) fn report(view: &ControllerView, controller: String, here: SocketAddr
         .standing
         .iter()
         .map(|cast| StandingLine { name: cast.name.clone(), labels: cast.labels.clone() });
-    StatusReport { controller, nodes: lines, objects, tasks, casts, standing: standing.collect() }
+    let coflows = view.coflows.iter().map(coflow_line).collect();
+    StatusReport { controller, nodes: lines, objects, tasks, casts, standing: standing.collect(), coflows }
+}
+
+fn coflow_line(coflow: &CoflowView) -> CoflowLine {
+    CoflowLine {
+        application: coflow.name.application.clone(),
+        coflow: coflow.name.number,
+        rank: coflow.rank.map(Rank::get),
+        here: coflow.here,
+        left: coflow.left,
+        receivers: coflow.receivers.clone(),
+        sources: coflow.sources.clone(),
+    }
 }
 
 /// What a node is called by, its rack too.

@@ -27,5 +27,5 @@ pub use results::{
 };
 pub use shutdown::{Shutdown, ShutdownTrigger};
 pub use status::{
-    CastLine, DataPath, NodeLine, ObjectLine, StandingLine, StatusReport, TaskLine, TaskSource,
+    CastLine, CoflowLine, DataPath, NodeLine, ObjectLine, StandingLine, StatusReport, TaskLine, TaskSource,
 };

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use headwater_api::{NodeLine, ObjectLine, StatusReport, TaskLine};
+use headwater_api::{CoflowLine, NodeLine, ObjectLine, StatusReport, TaskLine};
 
 /// Lines of a page. Shorter lists are shown as they are.
 pub(crate) const PAGE: usize = 40;
@@ -45,6 +45,10 @@ impl Part {
             let names = [task.object.to_string(), task.receiver.clone()];
             self.has(names.into_iter().chain(task.name.clone()))
         };
+        let coflow = |coflow: &&CoflowLine| {
+            let hosts = coflow.receivers.iter().chain(&coflow.sources).cloned();
+            self.has(hosts.chain([coflow.application.clone()]))
+        };
         StatusReport {
             controller: report.controller.clone(),
             nodes: report.nodes.iter().filter(node).cloned().collect(),
@@ -52,6 +56,7 @@ impl Part {
             tasks: report.tasks.iter().filter(task).cloned().collect(),
             casts: report.casts.clone(),
             standing: report.standing.clone(),
+            coflows: report.coflows.iter().filter(coflow).cloned().collect(),
         }
     }
 
@@ -79,7 +84,7 @@ pub(crate) fn totals(nodes: &[NodeLine]) -> Option<String> {
     Some(format!("{} nodes{of_racks}: {up} up, {} down", nodes.len(), nodes.len() - up))
 }
 
-/// The holders of an object, the first ones by name.
+/// The holders of an object, or the hosts of a coflow, the first ones by name.
 pub(crate) fn holders(holders: &[String]) -> String {
     match holders.len() {
         0 => "nobody".to_owned(),

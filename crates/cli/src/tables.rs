@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use headwater_api::{
-    CastLine, CastResult, CastWave, ForgetResult, GcResult, GetResult, Listening, NodeLine, ObjectLine,
-    PlanResult, PutResult, ReplayResult, RmResult, StandingLine, StatusReport, TaskLine, TaskSource,
-    rate_in_words,
+    CastLine, CastResult, CastWave, CoflowLine, ForgetResult, GcResult, GetResult, Listening, NodeLine,
+    ObjectLine, PlanResult, PutResult, ReplayResult, RmResult, StandingLine, StatusReport, TaskLine,
+    TaskSource, rate_in_words,
 };
 use headwater_units::{BitRate, Bytes, Duration};
 use serde_json::Value;
@@ -113,10 +113,32 @@ pub(crate) fn status(report: &StatusReport, part: &Part) -> String {
         text += &task(line);
     }
     text.extend(others.map(|others| format!("\n{others}\n")));
+    let (shown, others) = part.of(&report.coflows, "coflows");
+    text += &coflows(shown);
+    text.extend(others.map(|others| others + "\n"));
     text
 }
 
-/// What is being cast; nothing if nothing is.
+/// Coflows that agents fetch; nothing if there are none.
+fn coflows(coflows: &[CoflowLine]) -> String {
+    if coflows.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&["APPLICATION", " COFLOW", " RANK", " HERE", " LEFT", "AT", "WAITS FOR"]);
+    for it in coflows {
+        table.row([
+            it.application.clone(),
+            it.coflow.to_string(),
+            it.rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string()),
+            it.here.to_string(),
+            it.left.map_or_else(|| "-".to_owned(), |left| left.to_string()),
+            pages::holders(&it.receivers),
+            pages::holders(&it.sources),
+        ]);
+    }
+    format!("\n{}", table.render(""))
+}
+
 /// Whether a deadline was met, and why a cast did not go on at computed rates.
 fn judged(result: &CastResult) -> String {
     let deadline = result.deadline_seconds.zip(result.deadline_met).map(|(deadline, met)| {
@@ -151,6 +173,7 @@ fn rates(cast: &CastLine) -> String {
     if says.is_empty() { String::new() } else { format!("  {}\n", says.join("; ")) }
 }
 
+/// What is being cast; nothing if nothing is.
 fn casts(casts: &[CastLine]) -> String {
     let mut text = String::new();
     for cast in casts {
@@ -707,6 +730,15 @@ mod tests {
                 name: "model".into(),
                 labels: [("zone".into(), "eu".into())].into(),
             }],
+            coflows: vec![CoflowLine {
+                application: "sort".into(),
+                coflow: 7,
+                rank: Some(2),
+                here: Bytes::mib(3),
+                left: None,
+                receivers: vec!["a".into(), "b".into()],
+                sources: vec!["c".into()],
+            }],
         };
         let text = status(&report, &Part::default());
         for part in [
@@ -716,6 +748,7 @@ mod tests {
             "\nalpha: nothing merges\u{fffd} them\n",
             "\ncast model: 2 of 4 receivers have it after 1.2 s, 1 will not; 64.0 MiB of 256.0 MiB sent to the group; multicast: all hear it\n  paused for 0.5 s behind urgent; 10.0.0.3:7001 offers least, 5.0 Mbit/s; deadline at 9.0 s\n\ntask",
             "task 4: model to beta, 64.0 MiB of 256.0 MiB (25.0 %), 98.2 Mbit/s, 16 s left, limited by path",
+            "\nsort              7     2  3.0 MiB     -  a b  c\n",
             "  10.0.0.1:7001  98.2 Mbit/s  20.0 %   1.25  delay  1500.0 us    12.3  waits for its disk",
         ] {
             assert!(text.contains(part), "{part}\n{text}");

@@ -15,6 +15,7 @@ use headwater_wire::{CoflowName, CoflowRank, CoflowTotals, ToNode};
 
 use super::config::CoflowPolicy;
 use super::turn::Turn;
+use super::view::CoflowView;
 
 /// What an agent has said counts for so long: it says it five times a second.
 const FRESH: Duration = Duration::from_secs(3);
@@ -85,6 +86,39 @@ impl Coflows {
     /// The connection to an agent is gone: what it fetched is not known any more.
     pub(super) fn lost(&mut self, path: PathId) {
         self.reports.remove(&path);
+    }
+
+    /// What agents have lately said that they fetch, in order.
+    pub(super) fn view(&self, now: Time) -> Vec<CoflowView> {
+        let mut views: BTreeMap<&CoflowName, CoflowView> = BTreeMap::new();
+        let mut sources: BTreeMap<&CoflowName, BTreeSet<&str>> = BTreeMap::new();
+        for totals in self.reports.values().filter(|report| now < report.at + FRESH).map(|it| &it.totals) {
+            for coflow in &totals.coflows {
+                let view = views.entry(&coflow.name).or_insert_with(|| CoflowView {
+                    name: coflow.name.clone(),
+                    rank: self.ranks.get(&coflow.name).copied(),
+                    here: self.known.get(&coflow.name).map_or(Bytes::ZERO, |known| known.sent),
+                    left: Some(Bytes::ZERO),
+                    receivers: Vec::new(),
+                    sources: Vec::new(),
+                });
+                for pair in &coflow.pairs {
+                    let sum = |all: Bytes, more: Bytes| Bytes::new(all.get().saturating_add(more.get()));
+                    view.left = view.left.zip(pair.left).map(|(all, more)| sum(all, more));
+                    sources.entry(&coflow.name).or_default().insert(&pair.from);
+                }
+                view.receivers.push(totals.host.clone());
+            }
+        }
+        for (name, view) in &mut views {
+            view.receivers.sort();
+            view.sources = sources.remove(name).into_iter().flatten().map(str::to_owned).collect();
+        }
+        let mut views: Vec<CoflowView> = views.into_values().collect();
+        views.sort_by(|a, b| {
+            (a.rank.unwrap_or(Rank::LAST), &a.name).cmp(&(b.rank.unwrap_or(Rank::LAST), &b.name))
+        });
+        views
     }
 
     fn plan(&mut self, now: Time, policy: CoflowPolicy) {

@@ -59,7 +59,9 @@ pub use self::commands::{
 };
 pub use self::config::{CoflowPolicy, ControllerConfig, ControllerStats, GroupRange};
 pub use self::network::{HostAddresses, NetworkError, NetworkSpec, SignallingMode};
-pub use self::view::{CastView, ControllerView, FlowStanding, FlowStatus, NodeView, ObjectView, TaskView};
+pub use self::view::{
+    CastView, CoflowView, ControllerView, FlowStanding, FlowStatus, NodeView, ObjectView, TaskView,
+};
 
 use self::casts::{Below, Casts};
 use self::catalog::Catalog;
@@ -181,7 +183,8 @@ impl Controller {
 
     /// A picture of everything that is known now.
     pub fn view(&self, now: Time) -> ControllerView {
-        view::view(now, &self.catalog, self.deliveries.tasks(), &self.casts, &self.standing_casts)
+        let tasks = self.deliveries.tasks();
+        view::view(now, &self.catalog, tasks, &self.casts, &self.standing_casts, &self.coflows)
     }
 
     /// What a node has said of itself, if it is known.

@@ -1,13 +1,15 @@
 //! A snapshot of everything the controller knows, for people and programs that ask.
 
 use headwater_units::{
-    BitRate, BlockIndex, Bytes, Duration, FlowId, NodeId, ObjectId, Packets, Symbols, TaskId, Theta, Time,
+    BitRate, BlockIndex, Bytes, Duration, FlowId, NodeId, ObjectId, Packets, Rank, Symbols, TaskId, Theta,
+    Time,
 };
-use headwater_wire::{CastRoute, MarkSignal, NodeInfo, RateNews, StandingCast, WhyUnscheduled};
+use headwater_wire::{CastRoute, CoflowName, MarkSignal, NodeInfo, RateNews, StandingCast, WhyUnscheduled};
 use serde::Serialize;
 
 use crate::casts::{Cast, Casts};
 use crate::catalog::{Catalog, Node, Object};
+use crate::coflows::Coflows;
 use crate::standing_casts::StandingCasts;
 use crate::tasks::{Flow, FlowState, Task, Tasks};
 
@@ -24,6 +26,25 @@ pub struct ControllerView {
     pub casts: Vec<CastView>,
     /// Casts that go on for nodes that join later.
     pub standing: Vec<StandingCast>,
+    /// Coflows that agents fetch, the most important first.
+    pub coflows: Vec<CoflowView>,
+}
+
+/// One coflow, at all hosts that fetch it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CoflowView {
+    /// Which.
+    pub name: CoflowName,
+    /// Its rank.
+    pub rank: Option<Rank>,
+    /// What has come of it.
+    pub here: Bytes,
+    /// What is left of it, if that is known of all its flows.
+    pub left: Option<Bytes>,
+    /// Hosts that fetch it.
+    pub receivers: Vec<String>,
+    /// Hosts that they wait for.
+    pub sources: Vec<String>,
 }
 
 /// One node.
@@ -173,6 +194,7 @@ pub(crate) fn view(
     tasks: &Tasks,
     casts: &Casts,
     standing: &StandingCasts,
+    coflows: &Coflows,
 ) -> ControllerView {
     let here = |node: &NodeId| catalog.path_of(*node).is_some();
     let object = |(id, object): (&ObjectId, &Object)| {
@@ -194,6 +216,7 @@ pub(crate) fn view(
         tasks: tasks.iter().map(task_view).collect(),
         casts: casts.iter().map(|cast| cast_view(now, cast)).collect(),
         standing: standing.iter().cloned().collect(),
+        coflows: coflows.view(now),
     }
 }
 

@@ -1,5 +1,7 @@
-//! `--metrics ADDR` of an agent: its counters as Prometheus reads them, and whether it answers. No label has values without bound.
+//! `--metrics ADDR` of an agent: its counters as Prometheus reads them, and whether it answers. Labels are the hosts of the list of agents,
+//! and those coflows that are being fetched, of which only the most important have any.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -16,6 +18,9 @@ use tokio::task::JoinHandle;
 use super::ANSWER_WITHIN;
 use crate::AppError;
 use crate::occupant::Protocol;
+
+/// Coflows that have lines of their own, the most important first: a label costs Prometheus a series for each value that it ever had.
+const COFLOWS: usize = 20;
 
 /// Serves `/metrics`, `/healthz` and `/readyz` until it is aborted.
 pub(super) async fn start(at: SocketAddr, agent: Arc<Agent>) -> Result<JoinHandle<()>, AppError> {
@@ -82,5 +87,71 @@ fn write(status: &AgentStatus) {
     ] {
         describe_gauge!(name, help);
         gauge!(name).set(value);
+    }
+    let mut peers: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for lane in &status.lanes {
+        let (bytes, up) = peers.entry(&lane.host).or_default();
+        *bytes += lane.bytes;
+        *up += u64::from(lane.up);
+    }
+    describe_counter!(
+        "headwater_agent_peer_received_bytes_total",
+        "Bytes received from a host's agent by connections that are kept"
+    );
+    describe_gauge!("headwater_agent_peer_lanes", "Connections to a host's agent that are up");
+    for (peer, (bytes, up)) in peers {
+        counter!("headwater_agent_peer_received_bytes_total", "peer" => peer.to_owned()).absolute(bytes);
+        gauge!("headwater_agent_peer_lanes", "peer" => peer.to_owned()).set(up as f64);
+    }
+    describe_gauge!("headwater_agent_coflow_here_bytes", "Bytes of a coflow that are here");
+    describe_gauge!("headwater_agent_coflow_left_bytes", "Bytes of a coflow that are known to be left");
+    describe_gauge!(
+        "headwater_agent_coflow_stalled",
+        "Flows of a coflow that wait for their program's credit"
+    );
+    for it in status.coflows.iter().take(COFLOWS) {
+        let labels = [("application", it.application.to_string()), ("coflow", it.coflow.to_string())];
+        gauge!("headwater_agent_coflow_here_bytes", &labels).set(it.bytes as f64);
+        gauge!("headwater_agent_coflow_left_bytes", &labels).set(it.left as f64);
+        gauge!("headwater_agent_coflow_stalled", &labels).set(it.stalled as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_agent::{CoflowStatus, LaneStatus, Name};
+
+    use super::*;
+
+    #[test]
+    fn hosts_and_the_most_important_coflows_have_lines_of_their_own() {
+        let coflow = |coflow| CoflowStatus {
+            application: Name::new("sort").unwrap(),
+            coflow,
+            rank: None,
+            flows: 2,
+            stalled: 1,
+            bytes: 10 + coflow,
+            left: 5,
+            from: Vec::new(),
+        };
+        let lane =
+            |host: &str, number, up| LaneStatus { host: host.to_owned(), class: 0, number, up, bytes: 7 };
+        let mut status = AgentStatus::default();
+        status.coflows = (0..30).map(coflow).collect();
+        status.lanes = vec![lane("a", 0, true), lane("a", 1, false), lane("b", 0, true)];
+        let recorder = PrometheusBuilder::new().build_recorder();
+        metrics::with_local_recorder(&recorder, || write(&status));
+        let text = recorder.handle().render();
+        for line in [
+            "headwater_agent_peer_received_bytes_total{peer=\"a\"} 14",
+            "headwater_agent_peer_lanes{peer=\"a\"} 1",
+            "headwater_agent_coflow_here_bytes{application=\"sort\",coflow=\"19\"} 29",
+            "headwater_agent_coflow_left_bytes{application=\"sort\",coflow=\"0\"} 5",
+            "headwater_agent_coflow_stalled{application=\"sort\",coflow=\"0\"} 1",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+        assert!(!text.contains("coflow=\"20\""), "{text}");
     }
 }

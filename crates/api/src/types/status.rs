@@ -233,6 +233,25 @@ pub struct StandingLine {
     pub labels: BTreeMap<String, String>,
 }
 
+/// A coflow that agents fetch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CoflowLine {
+    /// Its application.
+    pub application: String,
+    /// Its number there.
+    pub coflow: u64,
+    /// The smaller, the more important.
+    pub rank: Option<u32>,
+    /// What has come of it, at all hosts.
+    pub here: Bytes,
+    /// What is left of it, if that is known of all its flows.
+    pub left: Option<Bytes>,
+    /// Hosts that fetch it.
+    pub receivers: Vec<String>,
+    /// Hosts that they wait for.
+    pub sources: Vec<String>,
+}
+
 /// Everything a controller knows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StatusReport {
@@ -250,6 +269,9 @@ pub struct StatusReport {
     /// Casts that go on for nodes that join later, by name.
     #[serde(default)]
     pub standing: Vec<StandingLine>,
+    /// Coflows that agents fetch, the most important first.
+    #[serde(default)]
+    pub coflows: Vec<CoflowLine>,
 }
 
 #[cfg(test)]
@@ -293,6 +315,7 @@ mod tests {
                 name: "model".into(),
                 labels: [("zone".into(), "eu".into())].into(),
             }],
+            coflows: vec![CoflowLine { application: "job".into(), rank: Some(1), ..CoflowLine::default() }],
         };
         let text = serde_json::to_string(&report).unwrap();
         assert!(text.contains(&format!(r#""object":"{}""#, "ab".repeat(32))), "{text}");

@@ -71,6 +71,27 @@ fn by_sincronia_and_varys_whoever_has_little_left_goes_first() {
 }
 
 #[test]
+fn a_view_says_who_fetches_what_in_order_and_who_waits_for_whom() {
+    let mut bench = bench(CoflowPolicy::Sincronia);
+    bench.ranked(B, "b", vec![coflow(1, 3, &[("c", 50)])]);
+    bench.ranked(A, "a", vec![coflow(1, 2, &[("d", 10), ("c", 10)]), coflow(2, 0, &[("c", 20), ("d", 0)])]);
+    bench.pass(Duration::from_millis(200));
+    bench.ranked(B, "b", vec![coflow(1, 3, &[("c", 50)])]);
+    let seen = bench.controller.view(bench.now).coflows;
+    let [first, second] = &seen[..] else { panic!("{seen:?}") };
+    assert_eq!((&first.name, &second.name), (&name(2), &name(1)), "the more important one first");
+    assert!(first.rank < second.rank);
+    assert_eq!((first.here, first.left), (Bytes::ZERO, None), "of one flow the size is not known");
+    assert_eq!((second.here, second.left), (Bytes::mib(5), Some(Bytes::mib(70))));
+    assert_eq!(
+        (&second.receivers[..], &second.sources[..]),
+        (&["a", "b"].map(str::to_owned)[..], &["c", "d"].map(str::to_owned)[..])
+    );
+    bench.pass(Duration::from_secs(4));
+    assert_eq!(bench.controller.view(bench.now).coflows, [], "nobody has spoken of them lately");
+}
+
+#[test]
 fn an_agent_that_falls_silent_or_whose_link_is_gone_counts_no_more() {
     let mut bench = bench(CoflowPolicy::Sincronia);
     bench.ranked(B, "b", vec![coflow(1, 0, &[("c", 50)])]);
