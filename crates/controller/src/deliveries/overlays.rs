@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use headwater_units::{Duration, FlowId, NodeId, ObjectId, Symbols, TaskId, Time};
+use headwater_units::{BlockLayout, Duration, FlowId, NodeId, ObjectId, Symbols, TaskId, Time};
 use headwater_wire::Request;
 
 use super::Deliveries;
@@ -21,6 +21,13 @@ const MEMBER_HEARD: Duration = Duration::from_secs(2);
 const MISSED: u64 = 3;
 /// Where there is nobody else, a node that has failed a receiver is asked again after so many times the silence that it was given.
 const STUCK: u64 = 4;
+
+/// The stripes of a task's overlay that have a block. Many receivers have more stripes than a small object has blocks, and a flow that
+/// brings nothing costs heartbeats.
+fn stripes_with_blocks(task: &Task) -> core::ops::Range<u8> {
+    let blocks = BlockLayout::of(task.facts.bytes).block_count();
+    0..u8::try_from(blocks).unwrap_or(u8::MAX).clamp(1, task.facts.residue_classes.max(1))
+}
 
 impl Deliveries {
     /// The overlays.
@@ -93,7 +100,7 @@ impl Deliveries {
         self.agenda.changed.insert(id);
     }
 
-    /// Opens the flows of a task of an overlay.
+    /// Opens the flows of a task of an overlay: one for each stripe that has a block.
     pub(super) fn open_in_overlay(
         &mut self,
         turn: &mut Turn<'_>,
@@ -101,7 +108,8 @@ impl Deliveries {
         id: TaskId,
         parents: Parents,
     ) {
-        for (stripe, node) in (0..).zip(parents.nodes) {
+        let Some(stripes) = self.tasks.get(id).map(stripes_with_blocks) else { return };
+        for (stripe, node) in stripes.zip(parents.nodes) {
             self.open_stripe(turn, catalog, id, (node, stripe));
         }
     }
@@ -143,7 +151,7 @@ impl Deliveries {
         };
         let lost: Vec<(FlowId, NodeId, u8, bool)> =
             task.flows.iter().filter(|flow| is_lost(flow)).map(facts).collect();
-        let missing: Vec<u8> = (0..task.facts.residue_classes)
+        let missing: Vec<u8> = stripes_with_blocks(task)
             .filter(|stripe| task.flows.iter().all(|flow| flow.facts.index != *stripe))
             .collect();
         lost.into_iter().for_each(|lost| self.replace(turn, catalog, id, lost));

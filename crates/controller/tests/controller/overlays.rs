@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use headwater_controller::{ControllerCommand, ControllerEvent, TaskFlow, TaskRecord};
-use headwater_units::Duration;
-use headwater_wire::{NodeInfo, Request, ToController};
+use headwater_controller::{ControllerCommand, ControllerConfig, ControllerEvent, TaskFlow, TaskRecord};
+use headwater_units::{Bytes, Duration};
+use headwater_wire::{Holding, NodeInfo, Request, ToController};
 
-use crate::harness::{Bench, assert_trees, delivering, info, ms, node};
+use crate::harness::{Bench, assert_trees, delivering, holding, info, ms, node};
 use crate::swarm_detection::{bench, swarm, wish};
 
 const SOURCE: u8 = 1;
@@ -89,6 +89,24 @@ impl Running {
 
     fn demoted(&self) -> u64 {
         self.bench.controller.stats().demoted
+    }
+}
+
+/// Six receivers are dealt six stripes, and the object has two blocks.
+#[test]
+fn stripes_without_a_block_have_no_flows_and_nobody_looks_for_them() {
+    let mut bench = Bench::with(ControllerConfig { groups: Vec::new(), ..ControllerConfig::default() });
+    bench.join(SOURCE);
+    bench.say(SOURCE, ToController::Hold(Holding { bytes: Bytes::kib(300), ..holding(1) }));
+    swarm(&mut bench, &[2, 3, 4, 5, 6, 7], 50_000);
+    bench.confirm();
+    let mut running = Running { bench, records: BTreeMap::new() };
+    for seconds in [0, 2, 5] {
+        running.pass(Duration::from_secs(seconds), &well);
+        for (n, record) in running.records() {
+            let stripes: Vec<u8> = record.flows.iter().map(|flow| flow.index).collect();
+            assert_eq!((record.residue_classes, stripes), (6, vec![0, 1]), "{n} after {seconds} s");
+        }
     }
 }
 
