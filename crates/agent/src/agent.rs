@@ -84,7 +84,7 @@ impl Agent {
         let serving =
             Arc::new(Serving { tls, peers: config.peers, registry: registry.clone(), block, counters });
         let (told, heard) = mpsc::channel(TOLD);
-        let complete = completion(serving.clone(), congestion);
+        let complete = completion(serving.clone(), node, congestion);
         let sweeping = tokio::spawn(sweep(registry.clone()));
         let malformed = AtomicU64::new(0);
         let shared = Arc::new(Shared { hub: told, registry, roots, block, malformed, complete });
@@ -155,11 +155,16 @@ async fn sweep(registry: Arc<Mutex<Registry>>) {
 }
 
 /// What the hub does not know of the agent's state.
-fn completion(serving: Arc<Serving>, congestion: String) -> Box<dyn Fn(&mut AgentStatus) + Send + Sync> {
+fn completion(
+    serving: Arc<Serving>,
+    node: NodeId,
+    congestion: String,
+) -> Box<dyn Fn(&mut AgentStatus) + Send + Sync> {
     let ecn = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_ecn").is_ok_and(|it| it.trim() == "1");
     Box::new(move |status| {
         let counters = &serving.counters;
         let (applications, outputs) = serving.registry.lock().unwrap_or_else(PoisonError::into_inner).count();
+        status.host = serving.peers.name_of(node);
         status.ecn = ecn || congestion == "dctcp";
         status.congestion.clone_from(&congestion);
         status.serving = counters.connections.load(Ordering::Relaxed);

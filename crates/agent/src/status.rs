@@ -49,6 +49,8 @@ pub enum AgentError {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct AgentStatus {
+    /// This host, as the list of agents calls it; `None`: it is not in the list, and no program elsewhere can ask for its outputs.
+    pub host: Option<Name>,
     /// Congestion control of its connections, as the kernel says.
     pub congestion: String,
     /// Whether the kernel asks for ECN on connections that go out (`net.ipv4.tcp_ecn` is 1, or DCTCP).

@@ -185,8 +185,12 @@ pub(crate) fn status_table(status: &Value) -> String {
     let order = if status["ordered"] == true { "a scheduler's order" } else { "no order" };
     let ecn = if status["ecn"] == true { "with ECN" } else { "without ECN" };
     let memory = (bytes(status, "memory_used"), bytes(status, "memory_most"));
+    let host = match status["host"].as_str() {
+        Some(host) => host.to_owned(),
+        None => "this host, which is not in the list of agents".to_owned(),
+    };
     format!(
-        "{order}; congestion control {} {ecn}; memory {}, at most {} so far; {} outputs of {} applications\n\n{}\n{}",
+        "{host}: {order}; congestion control {} {ecn}; memory {}, at most {} so far; {} outputs of {} applications\n\n{}\n{}",
         text(status, "congestion"),
         memory.0,
         memory.1,
@@ -235,13 +239,13 @@ mod tests {
         });
         let lane = serde_json::json!({"host": "host-a", "class": 0, "number": 0, "up": true, "bytes": 2048});
         let table = status_table(&serde_json::json!({
-            "ordered": true, "congestion": "dctcp", "ecn": true, "coflows": [coflow], "lanes": [lane],
+            "host": "host-c", "ordered": true, "congestion": "dctcp", "ecn": true, "coflows": [coflow], "lanes": [lane],
         }));
         let row = table.lines().find(|line| line.starts_with("job")).unwrap();
         let cells: Vec<&str> = row.split_whitespace().collect();
         assert_eq!(cells[..5], ["job", "7", "2", "3", "1"]);
         assert!(row.ends_with("host-a host-b"), "{table}");
-        assert!(table.contains("a scheduler's order; congestion control dctcp with ECN"), "{table}");
+        assert!(table.contains("host-c: a scheduler's order; congestion control dctcp with ECN"), "{table}");
     }
 
     #[test]
