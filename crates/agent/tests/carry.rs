@@ -22,8 +22,9 @@ fn what_is_fetched_is_what_was_registered() {
         let start = first as usize * 700_001;
         assert!(got == all[start..start + 700_001], "partition {first}");
     }
-    let status = cluster.status(1);
-    assert_eq!((status.flows_done, status.flows_broken, status.memory_used), (3, 0, 0));
+    let status = cluster.settled(1);
+    assert_eq!(status.host.as_ref().map(headwater_agent::Name::as_str), Some("h1"));
+    assert_eq!((status.flows_done, status.flows_broken), (3, 0));
     assert_eq!((status.lanes.len(), status.bytes_received), (1, 3 * 700_001));
 }
 

@@ -82,6 +82,12 @@ impl Cluster {
         Ok(client)
     }
 
+    /// An agent's status when it has given back what its programs have taken: they have the last bytes before it counts them as written.
+    pub(crate) fn settled(&self, at: usize) -> headwater_agent::AgentStatus {
+        let settled = (0..10_000).map(|_| self.status(at)).find(|status| status.memory_used == 0);
+        settled.expect("memory is given back")
+    }
+
     pub(crate) fn status(&self, at: usize) -> headwater_agent::AgentStatus {
         self.runtime.block_on(self.hosts[at].agent.as_ref().unwrap().status())
     }
