@@ -12,10 +12,10 @@ use headwater_policy::coflow::{
 use headwater_policy::{PlanError, Policy};
 use headwater_units::{BitRate, Bytes, Duration, FlowId, PathId, Rank, TaskId, Time};
 use headwater_wire::{CoflowName, CoflowRank, CoflowTotals, ToNode};
+use serde::Serialize;
 
 use super::config::CoflowPolicy;
 use super::turn::Turn;
-use super::view::CoflowView;
 
 /// What an agent has said counts for so long: it says it five times a second.
 const FRESH: Duration = Duration::from_secs(3);
@@ -42,6 +42,23 @@ struct Known {
     heard_at: Time,
     /// The most that all its hosts together have said to have: one that is done there speaks of it no more.
     sent: Bytes,
+}
+
+/// One coflow, at all hosts that fetch it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CoflowView {
+    /// Which.
+    pub name: CoflowName,
+    /// Its rank.
+    pub rank: Option<Rank>,
+    /// What has come of it.
+    pub here: Bytes,
+    /// What is left of it, if that is known of all its flows.
+    pub left: Option<Bytes>,
+    /// Hosts that fetch it.
+    pub receivers: Vec<String>,
+    /// Hosts that they wait for.
+    pub sources: Vec<String>,
 }
 
 /// What agents fetch, and in which order.

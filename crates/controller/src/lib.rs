@@ -53,15 +53,14 @@ use headwater_wire::{
     ToNode, Urgency,
 };
 
+pub use self::coflows::CoflowView;
 pub use self::commands::{
     CastBegun, ControllerCommand, ControllerEvent, NameRecord, StandingRecord, TaskFlow, TaskGroup,
     TaskRecord,
 };
 pub use self::config::{CoflowPolicy, ControllerConfig, ControllerStats, GroupRange};
 pub use self::network::{HostAddresses, NetworkError, NetworkSpec, SignallingMode};
-pub use self::view::{
-    CastView, CoflowView, ControllerView, FlowStanding, FlowStatus, NodeView, ObjectView, TaskView,
-};
+pub use self::view::{CastView, ControllerView, FlowStanding, FlowStatus, NodeView, ObjectView, TaskView};
 
 use self::casts::{Below, Casts};
 use self::catalog::Catalog;

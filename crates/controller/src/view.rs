@@ -1,15 +1,14 @@
 //! A snapshot of everything the controller knows, for people and programs that ask.
 
 use headwater_units::{
-    BitRate, BlockIndex, Bytes, Duration, FlowId, NodeId, ObjectId, Packets, Rank, Symbols, TaskId, Theta,
-    Time,
+    BitRate, BlockIndex, Bytes, Duration, FlowId, NodeId, ObjectId, Packets, Symbols, TaskId, Theta, Time,
 };
-use headwater_wire::{CastRoute, CoflowName, MarkSignal, NodeInfo, RateNews, StandingCast, WhyUnscheduled};
+use headwater_wire::{CastRoute, MarkSignal, NodeInfo, RateNews, StandingCast, WhyUnscheduled};
 use serde::Serialize;
 
 use crate::casts::{Cast, Casts};
 use crate::catalog::{Catalog, Node, Object};
-use crate::coflows::Coflows;
+use crate::coflows::{CoflowView, Coflows};
 use crate::standing_casts::StandingCasts;
 use crate::tasks::{Flow, FlowState, Task, Tasks};
 
@@ -28,23 +27,6 @@ pub struct ControllerView {
     pub standing: Vec<StandingCast>,
     /// Coflows that agents fetch, the most important first.
     pub coflows: Vec<CoflowView>,
-}
-
-/// One coflow, at all hosts that fetch it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct CoflowView {
-    /// Which.
-    pub name: CoflowName,
-    /// Its rank.
-    pub rank: Option<Rank>,
-    /// What has come of it.
-    pub here: Bytes,
-    /// What is left of it, if that is known of all its flows.
-    pub left: Option<Bytes>,
-    /// Hosts that fetch it.
-    pub receivers: Vec<String>,
-    /// Hosts that they wait for.
-    pub sources: Vec<String>,
 }
 
 /// One node.
