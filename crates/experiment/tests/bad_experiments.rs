@@ -99,7 +99,7 @@ fn every_mistake_is_named_with_its_place_and_a_way_out() {
         ("title = \"t\"", "title = ", &["line 2"]),
         ("[\"packet\"]", "[\"quantum\"]", &["`quantum`", "`fluid`"]),
         ("[\"packet\"]", "[]", &["engines", "at least one"]),
-        ("\"dctcp\"]", "\"vegas\"]", &["unknown scheme 'vegas'", "dctcp"]),
+        ("\"dctcp\"]", "\"westwood\"]", &["unknown scheme 'westwood'", "dctcp"]),
         ("\"dctcp\"]", "\"ppush(1,1)\"]", &["schemes", "twice"]),
         ("seeds = 2", "seeds = 0", &["scale.small.seeds", "1 to"]),
         ("seeds = 2", "seeds = 2\nsed = 1", &["`sed`", "`seeds`"]),
