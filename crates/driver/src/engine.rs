@@ -23,7 +23,7 @@ use headwater_node::{GroupProbesConfig, Node, ProbeId};
 use headwater_store::{SourceFile, StoreError};
 use headwater_transport::push::receiver::ReceiverConfig;
 use headwater_transport::{ReceiverCommand, SourceCommand};
-use headwater_udp::{GroupAddr, PathAddr, RecvBatch, TrimmedPort, UdpPort, Waker};
+use headwater_udp::{GroupAddr, PathAddr, RecvBatch, UdpPort, Waker};
 use headwater_units::{BitRate, BlockIndex, FetchId, FlowId, ObjectId, PathId, Time};
 use headwater_wire::{CodePoints, Control, FlowSecret, GroupQuestion, Spoiled};
 use tokio::sync::mpsc::UnboundedSender;
@@ -102,7 +102,8 @@ pub(crate) struct Engine {
 
 pub(crate) struct Parts {
     pub(crate) port: UdpPort,
-    pub(crate) trimmed: Option<TrimmedPort>,
+    /// Whether to look for trimmed packets once somebody has a use for them.
+    pub(crate) may_look: bool,
     pub(crate) waker: Waker,
     pub(crate) orders: Queue<Order>,
     pub(crate) events: UnboundedSender<NodeEvent>,
@@ -122,7 +123,7 @@ impl Engine {
         Ok(Engine {
             clock,
             node: Node::new(parts.source, parts.receivers, GroupProbesConfig::default()),
-            sockets: Sockets::new(parts.port, parts.trimmed, parts.dscp),
+            sockets: Sockets::new(parts.port, parts.may_look, parts.dscp),
             paths: Paths::default(),
             sources: Sources::default(),
             fetches: Fetches::default(),
@@ -194,7 +195,12 @@ impl Engine {
             self.sample_if_due(now);
             match order {
                 Order::Stop => return false,
-                Order::Control { path, control } => self.node.on_control(now, path, control),
+                Order::Control { path, control } => {
+                    self.node.on_control(now, path, control);
+                    if self.node.stats().wants_trimmed {
+                        self.sockets.see_trimmed();
+                    }
+                }
                 Order::Hold { object, file } => {
                     let bytes = file.size();
                     self.sources.hold(object, file);

@@ -22,8 +22,8 @@ use headwater_transport::push::receiver::{ReceiverConfig, ReceiverStats};
 use headwater_transport::receiver::{HostReceiverConfig, Receivers};
 use headwater_transport::source::{self, Source, SourceConfig, SourceStats};
 use headwater_udp::{
-    GroupAddr, Merging, Multicast, Offload, SocketOptions, SocketStats, TrimmedPort, UdpPort, Waker,
-    path_mtu, sharpen_timers,
+    GroupAddr, Merging, Multicast, Offload, SocketOptions, SocketStats, UdpPort, Waker, path_mtu,
+    sharpen_timers,
 };
 use headwater_units::{BitRate, BlockIndex, Bytes, FetchId, FlowId, NodeId, ObjectId, PathId};
 use headwater_wire::{CodePoints, Control, FlowSecret, GroupQuestion, SYMBOL_OVERHEAD, Spoiled};
@@ -55,7 +55,8 @@ pub struct NodeConfig {
     pub bind: SocketAddr,
     /// The code point of each class, and that of what switches have trimmed.
     pub dscp: CodePoints,
-    /// Whether to look for what switches have trimmed beside the data socket; a program that pulls nothing need not. Closing the
+    /// Whether to look for what switches have trimmed beside the data socket, from the first fetch on that has a use for it; a program that
+    /// pulls nothing need not. Closing the
     /// packet sockets takes the kernel some 15 ms.
     pub sees_trimmed: bool,
     /// How far what is sent to groups travels.
@@ -124,7 +125,8 @@ pub struct Snapshot {
     pub strays: u64,
     /// Headers of symbols whose payload a switch has cut off.
     pub trimmed: u64,
-    /// Whether those are seen whose UDP length the switch has left as it was; else only those that it has repaired.
+    /// Whether those are seen whose UDP length the switch has left as it was; else only those that it has repaired. Not before a fetch
+    /// has a use for them.
     pub sees_trimmed: bool,
     /// Symbols came of flows whose receivers pull, for whom a trimmed symbol is the sign to ask for another.
     pub pulls: bool,
@@ -170,13 +172,6 @@ impl Node {
         };
         let port = UdpPort::bind(config.bind, &options)?;
         let data = port.local_addr();
-        let look = || TrimmedPort::open(data, config.dscp.trimmed());
-        let trimmed = config.sees_trimmed.then(look).and_then(|port| {
-            port.inspect_err(|error| {
-                tracing::debug!(%error, "trimmed packets are not seen, unless switches repair them");
-            })
-            .ok()
-        });
         let hint = port.buffer_hint();
         let receive_buffer = port.receive_buffer();
         let waker = Waker::new()?;
@@ -192,7 +187,7 @@ impl Node {
             source: SourceHere::new(source, config.timeline.is_some()),
             receivers: ReceiversHere::new(receivers, config.lossy),
             port,
-            trimmed,
+            may_look: config.sees_trimmed,
             waker: waker.clone(),
             orders: queue,
             events,

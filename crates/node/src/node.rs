@@ -29,7 +29,8 @@ use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_transport::{Arriving, FromFetch, ReceiverCommand, SourceCommand, SourceEvent, ToFetch};
 use headwater_units::{Bytes, Duration, FetchId, FlowId, ObjectId, PathId, SymbolId, Time};
 use headwater_wire::{
-    Body, Control, Datagram, Ecn, FlowSecret, GroupQuestion, HeaderKey, Parsed, Spoiled, parse, peek_flow,
+    Body, Control, Datagram, Delivery, Ecn, FlowSecret, GroupQuestion, HeaderKey, Parsed, Spoiled,
+    ToReceiver, parse, peek_flow,
 };
 
 pub use actions::{By, NodeAction, SingleDatagram, To};
@@ -85,6 +86,9 @@ pub struct NodeStats {
     pub trimmed: u64,
     /// Symbols came that are the first of a flow whose receiver pulls.
     pub pulls: bool,
+    /// A fetch was accepted for whom headers of trimmed symbols are of use: all but those of overlays and trees, whose senders know by ACKs
+    /// and interests what is missing.
+    pub wants_trimmed: bool,
 }
 
 /// A machine, and when it is to be polled.
@@ -350,6 +354,7 @@ where
             Control::Source(_) => self.source.handle(now, Input::Packet(Packet::control(path, control))),
             Control::Receiver(word) => {
                 self.reports.on_receiver(&word);
+                self.stats.wants_trimmed |= wants_trimmed(&word);
                 self.receivers.handle(now, Input::Packet(Packet::control(path, word)));
             }
             // No machine here is a controller.
@@ -438,5 +443,14 @@ where
 
     fn plan_rare(&mut self) {
         self.rarely_due = self.probes.wake().into_iter().chain(self.trees.wake()).min();
+    }
+}
+
+fn wants_trimmed(word: &ToReceiver) -> bool {
+    match word {
+        ToReceiver::Accepted { delivery, .. } => {
+            !matches!(delivery, Delivery::Overlay { .. } | Delivery::Trees { .. })
+        }
+        _ => false,
     }
 }

@@ -17,6 +17,8 @@ const BATCH_GROUPS: usize = 64;
 pub(super) struct Sockets {
     port: UdpPort,
     pub(super) groups: Groups,
+    /// Whether trimmed datagrams are to be looked for once somebody has a use for them.
+    may_look: bool,
     /// Where trimmed datagrams are seen, if they are.
     pub(super) trimmed: Option<(TrimmedPort, TrimmedBatch)>,
     /// Which sockets beside `port` have something to read: `trimmed`'s, then those of groups.
@@ -32,11 +34,12 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    pub(super) fn new(port: UdpPort, trimmed: Option<TrimmedPort>, dscp: CodePoints) -> Self {
+    pub(super) fn new(port: UdpPort, may_look: bool, dscp: CodePoints) -> Self {
         Sockets {
             port,
             groups: Groups::default(),
-            trimmed: trimmed.map(|port| (port, TrimmedBatch::default())),
+            may_look,
+            trimmed: None,
             ready: 0,
             dscp,
             out: SendBatch::new(BATCH_BYTES, BATCH_GROUPS),
@@ -79,6 +82,25 @@ impl Sockets {
     pub(super) fn leave(&mut self, group: &GroupAddr) {
         if self.groups.leave(group) {
             self.look_for_trimmed();
+        }
+    }
+
+    /// Somebody has a use for trimmed packets: they are looked for from now on. Not before, since each packet that comes to a machine costs
+    /// each process that looks: a hundred nodes on one machine had to look at each other's packets.
+    pub(super) fn see_trimmed(&mut self) {
+        if !std::mem::replace(&mut self.may_look, false) {
+            return;
+        }
+        match TrimmedPort::open(self.port.local_addr(), self.dscp.trimmed()) {
+            Ok(port) => {
+                self.trimmed = Some((port, TrimmedBatch::default()));
+                // Its places are before those of groups.
+                self.ready = 0;
+                self.look_for_trimmed();
+            }
+            Err(error) => {
+                tracing::debug!(%error, "trimmed packets are not seen, unless switches repair them");
+            }
         }
     }
 
