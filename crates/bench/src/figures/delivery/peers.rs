@@ -17,7 +17,7 @@ use super::torrent::torrent;
 /// A way to deliver an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Peer {
-    /// `headwater serve` and `headwater get --from`.
+    /// `headwater serve` and `headwater get --from`; to several receivers with `headwater controller`, by which they pass on to each other.
     #[serde(rename = "headwater")]
     Headwater,
     /// curl from nginx; verifies nothing and takes one source, the fastest.
@@ -45,6 +45,7 @@ pub enum Peer {
 
 /// Where programs of each peer listen.
 const CONTROL_PORT: u16 = 7000;
+const SERVE_PORT: u16 = 7001;
 const HTTP_PORT: u16 = 8080;
 const TORRENT_PORT: u16 = 6881;
 const UFTP_PORT: u16 = 1044;
@@ -112,7 +113,7 @@ impl Peer {
             .filter(|(tool, _)| find(tool).is_none())
             .map(|(tool, package)| format!("{tool} ({package})"))
             .collect();
-        if self == Peer::Libtorrent && missing.is_empty() && !has_libtorrent() {
+        if self == Peer::Libtorrent && missing.is_empty() && python_with_libtorrent().is_none() {
             return Some("not installed: libtorrent for Python (python3-libtorrent)".to_owned());
         }
         (!missing.is_empty()).then(|| format!("not installed: {}", missing.join(", ")))
@@ -149,11 +150,13 @@ impl Peer {
 /// What [`Peer::Libtorrent`] runs.
 const LIBTORRENT: &[u8] = include_bytes!("libtorrent_peer.py");
 
-/// Whether Python finds it.
-fn has_libtorrent() -> bool {
-    let mut python = std::process::Command::new("python3");
-    python.args(["-c", "import libtorrent"]).stdin(std::process::Stdio::null());
-    python.output().is_ok_and(|output| output.status.success())
+/// The Python that finds it: the first of `PATH`, or the system's, which packages are for.
+fn python_with_libtorrent() -> Option<&'static str> {
+    ["python3", "/usr/bin/python3"].into_iter().find(|python| {
+        let mut python = std::process::Command::new(python);
+        python.args(["-c", "import libtorrent"]).stdin(std::process::Stdio::null());
+        python.output().is_ok_and(|output| output.status.success())
+    })
 }
 
 impl std::fmt::Display for Peer {
@@ -245,6 +248,7 @@ impl Layout<'_> {
     /// What `peer` runs; writes the files that its programs want.
     pub(super) fn deployment(&self, peer: Peer) -> Result<Deployment, AppError> {
         match peer {
+            Peer::Headwater if self.receivers.len() > 1 => Ok(self.headwater_cluster()),
             Peer::Headwater => Ok(self.headwater()),
             Peer::Curl => self.with_nginx(|role| self.curl(role)),
             Peer::CurlB3sum => self.with_nginx(|role| self.curl_and_hash(role)),
@@ -279,6 +283,57 @@ impl Layout<'_> {
             standing: sources.zip(&self.sources).map(serve).collect(),
             timed: receivers.map(get).collect(),
         }
+    }
+
+    /// A controller beside the source, of whom receivers ask.
+    fn headwater_cluster(&self) -> Deployment {
+        let (sources, receivers) = self.roles();
+        let controller = format!("{}:{CONTROL_PORT}", self.sources[0]);
+        let state = |role, of: &str| self.home(role).join(of);
+        let first = Role::Source(0);
+        let control: [&dyn Word; 7] = [
+            &self.program,
+            &"controller",
+            &"--listen",
+            &controller,
+            &"--json",
+            &"--state",
+            &state(first, "controller"),
+        ];
+        let mut standing = vec![(self.part(first, &control), Ready::Says)];
+        standing.extend(sources.zip(&self.sources).map(|(role, at)| {
+            let listen = format!("{at}:{SERVE_PORT}");
+            let command: [&dyn Word; 10] = [
+                &self.program,
+                &"serve",
+                &self.file(role),
+                &"--listen",
+                &listen,
+                &"--controller",
+                &controller,
+                &"--json",
+                &"--state",
+                &state(role, "state"),
+            ];
+            (self.part(role, &command), Ready::Says)
+        }));
+        let get = |role| {
+            let (state, file) = (state(role, "state"), self.file(role));
+            let command: [&dyn Word; 10] = [
+                &self.program,
+                &"get",
+                &NAME,
+                &"--controller",
+                &controller,
+                &"-o",
+                &file,
+                &"--json",
+                &"--state",
+                &state,
+            ];
+            self.part(role, &command)
+        };
+        Deployment { standing, timed: receivers.map(get).collect() }
     }
 
     fn with_nginx(&self, client: impl Fn(Role) -> Part) -> Result<Deployment, AppError> {
@@ -359,9 +414,10 @@ impl Layout<'_> {
         let (file, script) = (self.folder.join("object.torrent"), self.folder.join("libtorrent_peer.py"));
         write(&file, &torrent(&self.file(Role::Source(0)), NAME)?)?;
         write(&script, LIBTORRENT)?;
+        let python = python_with_libtorrent().unwrap_or("python3");
         let part = |role, verb: &str| {
             let (home, port) = (self.home(role), TORRENT_PORT.to_string());
-            let mut command: Vec<OsString> = vec!["python3".into(), script.clone().into()];
+            let mut command: Vec<OsString> = vec![python.into(), script.clone().into()];
             command.extend([verb, &port].map(OsString::from));
             command.extend([file.clone(), home].map(OsString::from));
             // As with rqbit, each is told everybody.
@@ -515,12 +571,13 @@ mod tests {
                 [(Scenario::Fanout, 4), (Scenario::Fanout16, 16), (Scenario::Fanout32, 32)]
             {
                 let (standing, timed) = lines(peer, scenario);
-                assert_eq!((standing.len(), timed.len()), (1, receivers), "{peer}");
+                let standing_there = if peer == Peer::Headwater { 2 } else { 1 };
+                assert_eq!((standing.len(), timed.len()), (standing_there, receivers), "{peer}");
             }
         }
         let (_, timed) = lines(Peer::Libtorrent, Scenario::Fanout);
         let all = "10.0.0.1 10.0.1.1 10.0.1.2 10.0.1.3 10.0.1.4";
-        assert!(timed[1].starts_with("python3 /libtorrent_peer.py get 6881 /object.torrent /receiver-1 "));
+        assert!(timed[1].contains("python3 /libtorrent_peer.py get 6881 /object.torrent /receiver-1 "));
         assert!(timed[1].ends_with(all), "{}", timed[1]);
         let (standing, timed) = lines(Peer::Uftp, Scenario::Fanout);
         assert_eq!((standing.len(), timed.len()), (4, 1));
