@@ -197,7 +197,7 @@ impl Engine {
                 Order::Stop => return false,
                 Order::Control { path, control } => {
                     self.node.on_control(now, path, control);
-                    if self.node.stats().wants_trimmed {
+                    if self.node.wants_trimmed() {
                         self.sockets.see_trimmed();
                     }
                 }

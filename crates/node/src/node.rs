@@ -86,9 +86,6 @@ pub struct NodeStats {
     pub trimmed: u64,
     /// Symbols came that are the first of a flow whose receiver pulls.
     pub pulls: bool,
-    /// A fetch was accepted for whom headers of trimmed symbols are of use: all but those of overlays and trees, whose senders know by ACKs
-    /// and interests what is missing.
-    pub wants_trimmed: bool,
 }
 
 /// A machine, and when it is to be polled.
@@ -133,6 +130,7 @@ pub struct Node<S, R, P, A> {
     parcel: Option<P>,
     out: VecDeque<NodeAction<P, A>>,
     stats: NodeStats,
+    wants_trimmed: bool,
 }
 
 impl<S, R, P, A> Node<S, R, P, A>
@@ -157,6 +155,7 @@ where
             parcel: None,
             out: VecDeque::new(),
             stats: NodeStats::default(),
+            wants_trimmed: false,
         }
     }
 
@@ -205,6 +204,12 @@ where
     /// Its counters.
     pub fn stats(&self) -> NodeStats {
         self.stats
+    }
+
+    /// Whether a fetch was accepted for whom headers of trimmed symbols are of use: all but those of overlays and trees, whose senders know by
+    /// ACKs and interests what is missing.
+    pub fn wants_trimmed(&self) -> bool {
+        self.wants_trimmed
     }
 
     /// When to poll again.
@@ -354,7 +359,7 @@ where
             Control::Source(_) => self.source.handle(now, Input::Packet(Packet::control(path, control))),
             Control::Receiver(word) => {
                 self.reports.on_receiver(&word);
-                self.stats.wants_trimmed |= wants_trimmed(&word);
+                self.wants_trimmed |= wants_trimmed(&word);
                 self.receivers.handle(now, Input::Packet(Packet::control(path, word)));
             }
             // No machine here is a controller.

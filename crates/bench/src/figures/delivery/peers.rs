@@ -248,7 +248,6 @@ impl Layout<'_> {
     /// What `peer` runs; writes the files that its programs want.
     pub(super) fn deployment(&self, peer: Peer) -> Result<Deployment, AppError> {
         match peer {
-            Peer::Headwater if self.receivers.len() > 1 => Ok(self.headwater_cluster()),
             Peer::Headwater => Ok(self.headwater()),
             Peer::Curl => self.with_nginx(|role| self.curl(role)),
             Peer::CurlB3sum => self.with_nginx(|role| self.curl_and_hash(role)),
@@ -260,78 +259,43 @@ impl Layout<'_> {
         }
     }
 
+    /// One receiver asks the sources; several ask a controller beside the first source, by which they pass on to each other.
     fn headwater(&self) -> Deployment {
         let (sources, receivers) = self.roles();
-        let serve = |(role, at): (Role, &Ipv4Addr)| {
-            let listen = format!("{at}:{CONTROL_PORT}");
-            let command =
-                [&self.program as &dyn Word, &"serve", &self.file(role), &"--listen", &listen, &"--json"];
-            (
-                self.part(role, &[&command[..], &[&"--state", &self.home(role).join("state")]].concat()),
-                Ready::Says,
-            )
-        };
-        let from = self.at_sources(CONTROL_PORT);
-        let get = |role| {
-            let state = self.home(role).join("state");
-            let file = self.file(role);
-            let command: [&dyn Word; 10] =
-                [&self.program, &"get", &NAME, &"--from", &from, &"-o", &file, &"--json", &"--state", &state];
-            self.part(role, &command)
-        };
-        Deployment {
-            standing: sources.zip(&self.sources).map(serve).collect(),
-            timed: receivers.map(get).collect(),
-        }
-    }
-
-    /// A controller beside the source, of whom receivers ask.
-    fn headwater_cluster(&self) -> Deployment {
-        let (sources, receivers) = self.roles();
-        let controller = format!("{}:{CONTROL_PORT}", self.sources[0]);
         let state = |role, of: &str| self.home(role).join(of);
-        let first = Role::Source(0);
-        let control: [&dyn Word; 7] = [
-            &self.program,
-            &"controller",
-            &"--listen",
-            &controller,
-            &"--json",
-            &"--state",
-            &state(first, "controller"),
-        ];
-        let mut standing = vec![(self.part(first, &control), Ready::Says)];
+        let controller = format!("{}:{CONTROL_PORT}", self.sources[0]);
+        let by_controller: [&dyn Word; 2] = [&"--controller", &controller];
+        let is_cluster = self.receivers.len() > 1;
+        let mut standing = Vec::new();
+        if is_cluster {
+            let (first, kept) = (Role::Source(0), state(Role::Source(0), "controller"));
+            let command: [&dyn Word; 7] =
+                [&self.program, &"controller", &"--listen", &controller, &"--json", &"--state", &kept];
+            standing.push((self.part(first, &command), Ready::Says));
+        }
+        let joins: &[&dyn Word] = if is_cluster { &by_controller } else { &[] };
         standing.extend(sources.zip(&self.sources).map(|(role, at)| {
-            let listen = format!("{at}:{SERVE_PORT}");
-            let command: [&dyn Word; 10] = [
+            let (listen, kept) = (format!("{at}:{SERVE_PORT}"), state(role, "state"));
+            let command: [&dyn Word; 8] = [
                 &self.program,
                 &"serve",
                 &self.file(role),
                 &"--listen",
                 &listen,
-                &"--controller",
-                &controller,
                 &"--json",
                 &"--state",
-                &state(role, "state"),
+                &kept,
             ];
-            (self.part(role, &command), Ready::Says)
+            (self.part(role, &[&command[..], joins].concat()), Ready::Says)
         }));
+        let sources = self.at_sources(SERVE_PORT);
+        let from: [&dyn Word; 2] = [&"--from", &sources];
+        let asked = if is_cluster { &by_controller } else { &from };
         let get = |role| {
-            let (state, file) = (state(role, "state"), self.file(role));
-            let command: [&dyn Word; 10] = [
-                &self.program,
-                &"get",
-                &NAME,
-                &"--controller",
-                &controller,
-                &"-o",
-                &file,
-                &"--json",
-                &"--state",
-                &state,
-            ];
-            self.part(role, &command)
+            let (kept, file) = (state(role, "state"), self.file(role));
+            let command: [&dyn Word; 8] =
+                [&self.program, &"get", &NAME, &"-o", &file, &"--json", &"--state", &kept];
+            self.part(role, &[&command[..], asked].concat())
         };
         Deployment { standing, timed: receivers.map(get).collect() }
     }
@@ -550,12 +514,12 @@ mod tests {
         assert_eq!(standing.len(), 3);
         assert_eq!(
             standing[2],
-            "/bin/headwater serve /source-2/object.bin --listen 10.0.0.3:7000 --json --state /source-2/state"
+            "/bin/headwater serve /source-2/object.bin --listen 10.0.0.3:7001 --json --state /source-2/state"
         );
         assert_eq!(
             timed,
-            ["/bin/headwater get object.bin --from 10.0.0.1:7000,10.0.0.2:7000,10.0.0.3:7000 \
-              -o /receiver-0/object.bin --json --state /receiver-0/state"]
+            ["/bin/headwater get object.bin -o /receiver-0/object.bin --json --state /receiver-0/state \
+              --from 10.0.0.1:7001,10.0.0.2:7001,10.0.0.3:7001"]
         );
         let (standing, timed) = lines(Peer::Aria2, Scenario::Multi);
         assert_eq!(standing[0], "nginx -e /source-0/nginx.err -c /source-0/nginx.conf");
