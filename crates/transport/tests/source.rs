@@ -696,3 +696,29 @@ proptest! {
         prop_assert!(open <= 8, "{open} blocks are held of 8");
     }
 }
+
+/// Sixteen gets by controllers of their own, none of which knows of the others: at weight 2 each flow would keep four packets and more
+/// in a queue that has room for two of each.
+#[test]
+fn flows_that_ask_too_much_of_a_shallow_queue_starve_nobody() {
+    const FLOWS: u64 = 16;
+    let rate = 1715;
+    let delay = Duration::from_micros(50);
+    let weather = Weather { delay, bottleneck: Some((rate, usize::MAX, 30)), ..Weather::default() };
+    // A receiver would wake a flow that has paused; this one only acknowledges.
+    let config = PushFlowConfig { silent_pause: Duration::from_secs(3600), ..PushFlowConfig::default() };
+    let mut net = Net::new(pushes(config), weather, 1, 20_000);
+    for flow in 1..=FLOWS {
+        let work = Assignment::Listed(vec![blocks(0, 20_000, 0)]);
+        net.start(push(flow, 2.0, 20_000), Receiver::new(PathId(flow as u32), work));
+    }
+    net.run_for(ms(20_000));
+    let before: Vec<u64> = net.receivers.values().map(|receiver| receiver.arrivals).collect();
+    net.run_for(ms(40_000));
+    let arrivals = net.receivers.values().map(|receiver| receiver.arrivals);
+    let got: Vec<u64> = arrivals.zip(before).map(|(after, before)| after - before).collect();
+    let fair = 40 * rate / FLOWS;
+    println!("{got:?}, fair would be {fair} each");
+    assert!(got.iter().all(|got| *got > fair / 5), "{got:?}");
+    assert!(got.iter().sum::<u64>() > 40 * rate * 9 / 10, "{got:?}");
+}

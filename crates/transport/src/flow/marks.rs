@@ -87,15 +87,6 @@ impl DelayMark {
     }
 }
 
-/// What one ACK says about congestion.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MarksSeen {
-    /// Packets that count as marked.
-    pub marked: u64,
-    /// The queueing delay is above target, whatever counts.
-    pub queueing: bool,
-}
-
 /// Marks of one flow.
 #[derive(Clone, Debug)]
 pub struct Marks {
@@ -131,7 +122,7 @@ impl Marks {
         }
     }
 
-    /// Takes an ACK that newly acknowledged `acked` of the `sent` packets so far. `rtt` is its sample and the smallest
+    /// Takes an ACK that newly acknowledged `acked` of the `sent` packets so far; returns how many count as marked. `rtt` is its sample and the smallest
     /// round-trip time known of the path.
     pub fn on_ack(
         &mut self,
@@ -139,21 +130,15 @@ impl Marks {
         acked: u64,
         sent: u64,
         rtt: Option<(Duration, Duration)>,
-    ) -> MarksSeen {
+    ) -> u64 {
         let ce = self.count(ack, sent).min(acked);
         self.acked |= acked > 0;
         self.ce_seen |= ce > 0;
-        let (mut by_delay, mut queueing) = (0, false);
-        if let (Some(delay), Some((sample, min))) = (self.delay, rtt) {
-            let delayed = sample.saturating_sub(min);
-            queueing = delayed > delay.target(min);
-            if !self.ce_seen {
-                self.due += delay.share(delayed, min) * acked as f64;
-                by_delay = (self.due as u64).min(acked);
-                self.due -= by_delay as f64;
-            }
-        }
-        MarksSeen { marked: if self.ce_seen { ce } else { by_delay.max(ce) }, queueing }
+        let (false, Some(delay), Some((sample, min))) = (self.ce_seen, self.delay, rtt) else { return ce };
+        self.due += delay.share(sample.saturating_sub(min), min) * acked as f64;
+        let by_delay = (self.due as u64).min(acked);
+        self.due -= by_delay as f64;
+        by_delay
     }
 
     /// The flow takes another path: whether that one marks is unknown. The receiver's counters go on.
@@ -230,10 +215,10 @@ mod tests {
     #[test]
     fn marks_are_the_exact_growth_of_ce_across_lost_and_overtaken_acks() {
         let mut m = Marks::new(None);
-        assert_eq!(m.on_ack(&ack(3, 1, 0), 4, 100, None).marked, 1);
-        assert_eq!(m.on_ack(&ack(10, 6, 0), 12, 100, None).marked, 5);
-        assert_eq!(m.on_ack(&ack(5, 3, 0), 0, 100, None).marked, 0);
-        assert_eq!(m.on_ack(&ack(10, 8, 0), 2, 100, None).marked, 2);
+        assert_eq!(m.on_ack(&ack(3, 1, 0), 4, 100, None), 1);
+        assert_eq!(m.on_ack(&ack(10, 6, 0), 12, 100, None), 5);
+        assert_eq!(m.on_ack(&ack(5, 3, 0), 0, 100, None), 0);
+        assert_eq!(m.on_ack(&ack(10, 8, 0), 2, 100, None), 2);
         assert_eq!(m.signal(), MarkSignal::Ecn);
     }
 
@@ -241,34 +226,34 @@ mod tests {
     fn counters_wrap() {
         let mut m = Marks::new(None);
         (m.ce, m.ect0) = (u32::MAX - 1, u32::MAX);
-        assert_eq!(m.on_ack(&ack(2, 3, 0), 10, 100, None).marked, 5);
+        assert_eq!(m.on_ack(&ack(2, 3, 0), 10, 100, None), 5);
     }
 
     #[test]
     fn marks_beyond_what_was_acknowledged_or_sent_are_not_believed() {
         let mut m = Marks::new(None);
-        assert_eq!(m.on_ack(&ack(0, 50, 0), 3, 100, None).marked, 3);
-        assert_eq!(m.on_ack(&ack(0, 1_000_000, 0), 3, 100, None).marked, 0);
+        assert_eq!(m.on_ack(&ack(0, 50, 0), 3, 100, None), 3);
+        assert_eq!(m.on_ack(&ack(0, 1_000_000, 0), 3, 100, None), 0);
         assert_eq!(m.disbelieved(), 1);
-        assert_eq!(m.on_ack(&ack(0, 52, 0), 3, 100, None).marked, 2);
+        assert_eq!(m.on_ack(&ack(0, 52, 0), 3, 100, None), 2);
     }
 
     #[test]
     fn a_queueing_delay_marks_until_ce_was_seen() {
         let mut m = Marks::new(Some(DelayMark::default()));
         assert_eq!(m.signal(), MarkSignal::Unknown);
-        assert_eq!(m.on_ack(&ack(5, 0, 0), 5, 100, Some((ms(11), ms(10)))).marked, 0);
+        assert_eq!(m.on_ack(&ack(5, 0, 0), 5, 100, Some((ms(11), ms(10)))), 0);
         assert_eq!(m.signal(), MarkSignal::Delay);
         // The target is 5 ms: a quarter of the packets at it, all of them from 12.5 ms on.
         let seen: Vec<u64> =
-            (6..10).map(|n| m.on_ack(&ack(n, 0, 0), 1, 100, Some((ms(15), ms(10)))).marked).collect();
+            (6..10).map(|n| m.on_ack(&ack(n, 0, 0), 1, 100, Some((ms(15), ms(10))))).collect();
         assert_eq!(seen, [0, 0, 0, 1]);
         let seen = m.on_ack(&ack(13, 0, 0), 4, 100, Some((ms(23), ms(10))));
-        assert_eq!(seen, MarksSeen { marked: 4, queueing: true });
-        assert_eq!(m.on_ack(&ack(13, 1, 0), 1, 100, Some((ms(10), ms(10)))).marked, 1);
+        assert_eq!(seen, 4);
+        assert_eq!(m.on_ack(&ack(13, 1, 0), 1, 100, Some((ms(10), ms(10)))), 1);
         assert_eq!(m.signal(), MarkSignal::Ecn);
         let seen = m.on_ack(&ack(23, 1, 0), 10, 100, Some((ms(50), ms(10))));
-        assert_eq!(seen, MarksSeen { marked: 0, queueing: true });
+        assert_eq!(seen, 0);
     }
 
     #[test]

@@ -11,7 +11,9 @@ pub struct RttConfig {
     /// The timeout is never shorter. RFC 6298 §2.4 says 1 s, which no data centre uses; the product takes 50 ms,
     /// an order above its longest ACK delay and a scheduler's hiccups.
     pub min_rto: Duration,
-    /// The timeout is never longer, backed off or not. 60 s: RFC 6298 §2.5.
+    /// The timeout is never longer, backed off or not. 2 s, where RFC 6298 §2.5 allows 60 s and more: a queue that others
+    /// keep full drops most of the single packets that come to it, and a flow that tries once a minute never gets in
+    /// (docs/decisions/0028). A packet in 2 s is less than any other flow brings.
     pub max_rto: Duration,
     /// Least allowance for variation. 1 ms: RFC 9002 §6.1.2 (kGranularity).
     pub granularity: Duration,
@@ -26,7 +28,7 @@ impl Default for RttConfig {
         RttConfig {
             initial_rto: Duration::from_secs(1),
             min_rto: Duration::from_millis(50),
-            max_rto: Duration::from_secs(60),
+            max_rto: Duration::from_secs(2),
             granularity: Duration::from_millis(1),
             max_ack_delay: Duration::from_millis(5),
             min_window: Duration::from_secs(10),
@@ -212,7 +214,7 @@ mod tests {
         for _ in 0..100 {
             rtt.back_off();
         }
-        assert_eq!(rtt.rto(), Duration::from_secs(60));
+        assert_eq!(rtt.rto(), Duration::from_secs(2));
         rtt.on_progress();
         assert_eq!(rtt.rto(), ms(50));
     }

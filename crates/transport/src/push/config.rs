@@ -118,7 +118,11 @@ impl PushFlowConfig {
     pub fn paper() -> Self {
         PushFlowConfig {
             wfcc: WfccConfig::paper(),
-            rtt: RttConfig { min_rto: Duration::from_millis(10), ..RttConfig::default() },
+            rtt: RttConfig {
+                min_rto: Duration::from_millis(10),
+                max_rto: Duration::from_secs(60),
+                ..RttConfig::default()
+            },
             pacer: None,
             ack_interval: AckInterval::EverySymbol,
             tail_probe: None,

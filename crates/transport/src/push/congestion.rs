@@ -117,19 +117,18 @@ impl Congestion {
         }
     }
 
-    /// Takes an ACK. `by_routers`: the marks of the feedback are CE, not delay. `rtt`: its sample and the smallest known.
+    /// Takes an ACK. `rtt`: its sample and the smallest known.
     #[inline]
     pub(super) fn on_ack(
         &mut self,
         now: Time,
         feedback: &Feedback,
-        by_routers: bool,
         rtt: Option<(Duration, Duration)>,
     ) {
         match self {
             Congestion::Weighted(wfcc) => wfcc.on_ack(now, feedback),
             Congestion::Yielding(yielding) => {
-                let ce = if by_routers { feedback.marked } else { 0 };
+                let ce = if feedback.by_routers { feedback.marked } else { 0 };
                 yielding.on_ack(now, feedback, ce, rtt);
             }
             Congestion::Striped(striped) => striped.on_ack(feedback, rtt),

@@ -17,6 +17,6 @@ pub struct Feedback {
     pub next: PacketNumber,
     /// The window, not the lack of work, held the flow back.
     pub limited: bool,
-    /// The ACK shows a queueing delay above target.
-    pub queueing: bool,
+    /// Its marks are CE, not delay.
+    pub by_routers: bool,
 }

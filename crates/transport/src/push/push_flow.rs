@@ -188,24 +188,23 @@ impl PushFlow {
             self.on_first_sample(min);
             self.refresh.on_sample(now, sample, min, self.rtt.smoothed().unwrap_or(sample));
         }
-        let seen = self.marks.on_ack(ack, acked, self.packets.next_number().0, rtt);
+        let marked = self.marks.on_ack(ack, acked, self.packets.next_number().0, rtt);
         self.counters.bad_counters = self.marks.disbelieved();
-        self.counters.marked += Symbols::new(seen.marked);
+        self.counters.marked += Symbols::new(marked);
         let window = self.congestion.window().get();
         let filled = before as f64 + 1.0 > window;
         let half_filled = self.congestion.in_slow_start() && 2.0 * before as f64 >= window;
         let feedback = Feedback {
             acked,
-            marked: seen.marked,
+            marked,
             lost: outcome.lost.len() as u64,
             largest: outcome.largest.unwrap_or_default(),
             next: self.packets.next_number(),
             limited: !self.app_limited || filled || half_filled,
-            queueing: seen.queueing,
+            by_routers: self.marks.signal() == MarkSignal::Ecn,
         };
         if acked > 0 || feedback.lost > 0 {
-            let by_routers = self.marks.signal() == MarkSignal::Ecn;
-            self.congestion.on_ack(now, &feedback, by_routers, rtt);
+            self.congestion.on_ack(now, &feedback, rtt);
             self.set_pace();
         }
         let by_delay = self.marks.signal() == MarkSignal::Delay || self.congestion.is_gentle();

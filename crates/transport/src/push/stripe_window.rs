@@ -165,7 +165,7 @@ mod tests {
             largest: PacketNumber(largest),
             next: PacketNumber(next),
             limited: true,
-            queueing: false,
+            by_routers: false,
         }
     }
 

@@ -39,11 +39,13 @@ pub enum LossResponse {
 
 /// When loss counts although nothing marks: pure loss-blindness is unsafe on shallow drop-tail queues without ECN.
 ///
-/// *Guard.* A round is one window of data (as for Eq. 1). It is bad if more than `threshold` of its packets were lost,
-/// none was marked, and no queueing delay above the delay target was seen: the network drops and says nothing else.
-/// After `rounds` bad rounds in a row every lost packet is treated like a marked one, in Eq. 1 (it counts in F's
-/// numerator and denominator), in Eq. 2 (it costs `mark_fraction / (2 theta)`) and as the end of slow start, until a
-/// round is not bad.
+/// *Guard.* A stretch is as many whole windows of data as hold `packets` packets. It is bad if more than `threshold` of
+/// its packets were lost and no router marked one: the network drops and says nothing. (Marks by delay excuse nothing.
+/// Who came late to a standing queue takes it for part of the path, sees few of them, and must yield all the same.)
+/// After `rounds` bad stretches in a row a lost packet is what it is to TCP, until a stretch is not bad: the first of a
+/// round halves the window, whatever its weight (Eq. 2 would keep `2 theta` packets in flight at any loss: too many where
+/// a queue has room for two of each flow), and ends slow start, which does not begin again at an RTO. In Eq. 1 each
+/// counts as marked.
 ///
 /// *Circuit breaker* (RFC 8084). Loss is also measured over fixed intervals, marks or not. When more than
 /// `breaker_threshold` was lost in each of `breaker_intervals` intervals in a row, the breaker trips: the window is held
@@ -51,9 +53,11 @@ pub enum LossResponse {
 /// Intervals in which nothing was acknowledged or lost do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LossGuard {
-    /// Loss fraction above which a round is bad. 8 % (docs/decisions/0028), well above random loss on links that work.
+    /// Loss fraction above which a stretch is bad. 8 % (docs/decisions/0028), well above random loss on links that work.
     pub threshold: f64,
-    /// Bad rounds in a row before losses count as marks. 10: docs/decisions/0028.
+    /// Packets of a stretch at least. 16: one of a window of two packets would be bad or good by chance.
+    pub packets: u64,
+    /// Bad stretches in a row before losses count as marks. 10: docs/decisions/0028.
     pub rounds: u32,
     /// Loss fraction above which an interval is bad. 30 %: a flow at that loss gets little through and hurts others.
     pub breaker_threshold: f64,
@@ -68,6 +72,7 @@ impl Default for LossGuard {
     fn default() -> Self {
         LossGuard {
             threshold: 0.08,
+            packets: 16,
             rounds: 10,
             breaker_threshold: 0.30,
             breaker_interval: Duration::from_secs(1),
@@ -147,7 +152,7 @@ pub struct Wfcc {
     /// It began at a window that was known.
     known: Known,
     round: Round,
-    bad_rounds: u32,
+    stretch: Stretch,
     breaker: Breaker,
     /// What earlier rounds did not use of a fractional window, below 1; and whether this round may use a packet of it.
     carry: f64,
@@ -163,7 +168,16 @@ struct Round {
     marked: u64,
     lost: u64,
     lost_as_marked: u64,
-    queueing: bool,
+}
+
+/// What the guard has seen since it last judged, and its verdicts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stretch {
+    acked: u64,
+    lost: u64,
+    marked_by_routers: bool,
+    /// Bad ones in a row.
+    bad: u32,
 }
 
 /// Growth of the window per acknowledged packet.
@@ -206,7 +220,7 @@ impl Wfcc {
             growth: Growth::SlowStart,
             known: Known::default(),
             round: Round::default(),
-            bad_rounds: 0,
+            stretch: Stretch::default(),
             breaker: Breaker::default(),
             carry: 0.0,
             extra: false,
@@ -274,14 +288,17 @@ impl Wfcc {
         for i in 0..feedback.acked {
             self.step(grow, i < marked);
         }
-        for _ in 0..lost_as_marked {
-            self.step(false, true);
+        if lost_as_marked > 0 && self.round.lost_as_marked == 0 {
+            self.growth = Growth::Avoidance;
+            self.window = (self.window / 2.0).max(self.config.minimum_window.get());
         }
         self.round.acked += feedback.acked;
         self.round.marked += marked;
         self.round.lost += feedback.lost;
         self.round.lost_as_marked += lost_as_marked;
-        self.round.queueing |= feedback.queueing;
+        self.stretch.acked += feedback.acked;
+        self.stretch.lost += feedback.lost;
+        self.stretch.marked_by_routers |= feedback.by_routers && marked > 0;
         self.measure_for_breaker(now, feedback.acked, feedback.lost);
         match self.round.end {
             None => self.round.end = Some(feedback.next),
@@ -290,11 +307,12 @@ impl Wfcc {
         }
     }
 
-    /// The retransmission timer fired with `lost` packets in flight: W = 1, slow start again. α stays.
+    /// The retransmission timer fired with `lost` packets in flight: W = 1, slow start again unless losses count. α stays.
     pub fn on_rto(&mut self, now: Time, lost: u64) {
         self.measure_for_breaker(now, 0, lost);
+        self.stretch.lost += lost;
         self.window = self.config.minimum_window.get();
-        self.growth = Growth::SlowStart;
+        self.growth = if self.guarding() { Growth::Avoidance } else { Growth::SlowStart };
         self.known = Known::default();
         self.round = Round::default();
     }
@@ -344,15 +362,23 @@ impl Wfcc {
         }
         self.mark_fraction = ((1.0 - gain) * self.mark_fraction + gain * fraction).clamp(0.0, 1.0);
         if let LossResponse::Guarded(guard) = self.config.loss_response {
-            let loss = round.lost as f64 / (round.acked + round.lost) as f64;
-            let bad = loss > guard.threshold && round.marked == 0 && !round.queueing;
-            self.bad_rounds = if bad { self.bad_rounds.saturating_add(1) } else { 0 };
+            self.judge(guard);
         }
+    }
+
+    /// The guard's verdict, where enough packets were seen.
+    fn judge(&mut self, guard: LossGuard) {
+        let Stretch { acked, lost, marked_by_routers, bad } = self.stretch;
+        if acked + lost < guard.packets {
+            return;
+        }
+        let is_bad = lost as f64 > guard.threshold * (acked + lost) as f64 && !marked_by_routers;
+        self.stretch = Stretch { bad: if is_bad { bad.saturating_add(1) } else { 0 }, ..Stretch::default() };
     }
 
     /// Whether lost packets count as marked.
     fn guarding(&self) -> bool {
-        matches!(self.config.loss_response, LossResponse::Guarded(g) if self.bad_rounds >= g.rounds)
+        matches!(self.config.loss_response, LossResponse::Guarded(g) if self.stretch.bad >= g.rounds)
     }
 
     fn measure_for_breaker(&mut self, now: Time, acked: u64, lost: u64) {

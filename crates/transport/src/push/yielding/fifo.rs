@@ -142,7 +142,7 @@ impl Flow {
             largest: PacketNumber(number),
             next: PacketNumber(self.next),
             limited: true,
-            queueing: false,
+            by_routers: false,
         };
         match &mut self.rule {
             Rule::Yielding(rule) => rule.on_ack(now, &feedback, 0, Some((rtt, self.least))),
@@ -150,7 +150,7 @@ impl Flow {
                 *due += DelayMark::default().share(rtt - self.least, self.least);
                 let marked = u64::from(*due >= 1.0);
                 *due -= marked as f64;
-                rule.on_ack(now, &Feedback { marked, queueing: marked > 0, ..feedback });
+                rule.on_ack(now, &Feedback { marked, ..feedback });
             }
             Rule::Tcp(tcp) if lost.iter().any(|number| *number >= self.recovering) => {
                 tcp.on_loss(now);

@@ -31,7 +31,7 @@ fn round(flow: &mut Yielding, now: Time, acked: u64, ce: u64, lost: u64, rtt: Du
             largest: PacketNumber(first + acked / 4 * (part + 1) - 1),
             next: PacketNumber(first + acked),
             limited: true,
-            queueing: false,
+            by_routers: false,
         };
         let ce = ce.saturating_sub(acked / 4 * part).min(acked / 4);
         flow.on_ack(now, &feedback, ce, Some((rtt, ms(0.2))));
@@ -69,7 +69,7 @@ fn the_smallest_sample_of_a_round_counts_so_a_late_host_is_no_queue() {
         largest: PacketNumber(largest),
         next: PacketNumber(next),
         limited: true,
-        queueing: true,
+        by_routers: false,
     };
     for (n, rtt) in [20.0, 20.0, 0.3, 20.0, 20.0, 20.0, 0.4, 20.0].into_iter().enumerate() {
         flow.on_ack(at(0.0), &feedback(n as u64 * 10, n as u64 * 10 + 40), 0, Some((ms(rtt), ms(0.2))));
@@ -104,7 +104,7 @@ fn losses_of_one_window_halve_it_once() {
         largest: PacketNumber(flow.recovering.0 - 1),
         next: PacketNumber(flow.recovering.0 + 10),
         limited: true,
-        queueing: false,
+        by_routers: false,
     };
     flow.on_ack(at(0.0), &late, 0, None);
     assert_eq!(flow.yields().to_loss, 1);
