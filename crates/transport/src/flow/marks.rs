@@ -124,13 +124,7 @@ impl Marks {
 
     /// Takes an ACK that newly acknowledged `acked` of the `sent` packets so far; returns how many count as marked. `rtt` is its sample and the smallest
     /// round-trip time known of the path.
-    pub fn on_ack(
-        &mut self,
-        ack: &Ack,
-        acked: u64,
-        sent: u64,
-        rtt: Option<(Duration, Duration)>,
-    ) -> u64 {
+    pub fn on_ack(&mut self, ack: &Ack, acked: u64, sent: u64, rtt: Option<(Duration, Duration)>) -> u64 {
         let ce = self.count(ack, sent).min(acked);
         self.acked |= acked > 0;
         self.ce_seen |= ce > 0;

@@ -119,12 +119,7 @@ impl Congestion {
 
     /// Takes an ACK. `rtt`: its sample and the smallest known.
     #[inline]
-    pub(super) fn on_ack(
-        &mut self,
-        now: Time,
-        feedback: &Feedback,
-        rtt: Option<(Duration, Duration)>,
-    ) {
+    pub(super) fn on_ack(&mut self, now: Time, feedback: &Feedback, rtt: Option<(Duration, Duration)>) {
         match self {
             Congestion::Weighted(wfcc) => wfcc.on_ack(now, feedback),
             Congestion::Yielding(yielding) => {

@@ -44,6 +44,7 @@ use crate::push::feedback::Feedback;
 use crate::push::{AckInterval, PushFlowConfig};
 use discovery::Discovery;
 use heartbeat::Heartbeat;
+pub(crate) use heartbeat::LONGEST as LONGEST_HEARTBEAT;
 use pick::Pick;
 use refresh::Refresh;
 use start::FirstWindow;
@@ -335,7 +336,7 @@ impl PushFlow {
         }
         let assigned = self.state.assigned().expect("nothing leaves before it is assigned");
         if let Some(heartbeat) = &mut self.heartbeat {
-            heartbeat.on_sent(now, assigned.version);
+            heartbeat.on_symbol(now, assigned.version);
         }
         let ack_interval = self.ack_interval();
         // Where each symbol is acknowledged anyway, it is not worth looking whether this is the last one.
@@ -413,7 +414,7 @@ impl PushFlow {
     fn say_heartbeat(&mut self, now: Time, shared: &mut Shared) {
         let (Some(path), Some(assigned)) = (self.paths.current(), self.state.assigned()) else { return };
         self.say(path, Body::Heartbeat { assignment: assigned.version as u8 }, shared);
-        self.heartbeat.iter_mut().for_each(|heartbeat| heartbeat.on_sent(now, assigned.version));
+        self.heartbeat.iter_mut().for_each(|heartbeat| heartbeat.on_heartbeat(now, assigned.version));
     }
 
     /// Whether something is expected of the receiver: ACKs, or the answer to a challenge.

@@ -13,6 +13,7 @@ use headwater_wire::FlowGrant;
 
 use super::acks::Acks;
 use super::rate::Rate;
+use crate::push::push_flow::LONGEST_HEARTBEAT;
 use crate::task::close_handshake::Stand;
 
 /// A flow that never answered is asked again after this long, doubled each time.
@@ -88,6 +89,8 @@ pub(super) struct Silence {
     pub(super) heard: bool,
     /// Since when something has been expected.
     pub(super) expecting_since: Option<Time>,
+    /// Between the last two heartbeats, if nothing else has come since.
+    heartbeats: Option<Duration>,
     /// While it is silent, when it is tried again.
     revive_at: Option<Time>,
     revivals: u32,
@@ -157,18 +160,13 @@ impl Flow {
         if let Some(turnaround) = self.assigning.on_echo(now, echo) {
             self.rate.set_turnaround(turnaround);
         }
-        self.silence.revivals = 0;
-        self.silence.expecting_since = Some(now);
-        self.silence.revive_at.take().is_some()
+        self.silence.on_symbol(now)
     }
-}
 
-impl Flow {
     /// Its source is there, but has nothing to send yet. Returns whether it was silent.
     pub(super) fn on_heartbeat(&mut self, now: Time, echo: u8) -> bool {
         self.assigning.on_echo(now, echo);
-        self.silence.expecting_since = Some(now);
-        self.silence.revive_at.take().is_some()
+        self.silence.on_heartbeat(now)
     }
 }
 
@@ -215,8 +213,30 @@ impl Assigning {
 }
 
 impl Silence {
+    /// Returns whether it was silent.
+    #[inline]
+    fn on_symbol(&mut self, now: Time) -> bool {
+        self.revivals = 0;
+        self.heartbeats = None;
+        self.expecting_since = Some(now);
+        self.revive_at.take().is_some()
+    }
+
+    /// The same.
+    fn on_heartbeat(&mut self, now: Time) -> bool {
+        let before = self.expecting_since.replace(now);
+        self.heartbeats = before.map(|before| now.since(before).min(LONGEST_HEARTBEAT));
+        self.revive_at.take().is_some()
+    }
+
     pub(super) fn is_silent(&self) -> bool {
         self.revive_at.is_some()
+    }
+
+    /// Whether nothing has come for so long, or for four heartbeats of a source that waits itself.
+    pub(super) fn is_longer_than(&self, limit: Duration, now: Time) -> bool {
+        let limit = self.heartbeats.map_or(limit, |interval| limit.max(interval * 4));
+        self.expecting_since.is_some_and(|since| now.since(since) > limit)
     }
 
     /// Nothing has come for too long.
@@ -230,5 +250,28 @@ impl Silence {
             self.revivals += 1;
             self.expecting_since = Some(now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_itself_may_be_silent_for_four_of_its_heartbeats() {
+        let ms = Duration::from_millis;
+        let at = |after: u64| Time::ZERO + ms(after);
+        let mut silence = Silence { expecting_since: Some(at(0)), ..Silence::default() };
+        assert!(!silence.is_longer_than(ms(400), at(400)) && silence.is_longer_than(ms(400), at(401)));
+        silence.on_heartbeat(at(100));
+        silence.on_heartbeat(at(300));
+        assert!(!silence.is_longer_than(ms(400), at(1100)) && silence.is_longer_than(ms(400), at(1101)));
+        silence.on_heartbeat(at(60_300));
+        assert!(
+            silence.is_longer_than(ms(400), at(63_501)),
+            "lost ones do not make it longer than the longest"
+        );
+        silence.on_symbol(at(63_600));
+        assert!(silence.is_longer_than(ms(400), at(64_001)));
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn is_hungry(flow: &Flow) -> bool {
 /// Whether a flow should long have brought what it was asked for.
 fn is_overdue(flow: &Flow, now: Time, least: Duration) -> bool {
     let limit = least.max(turnaround(flow) * 4);
-    flow.asked.outstanding > 0 && flow.silence.expecting_since.is_some_and(|since| now.since(since) > limit)
+    flow.asked.outstanding > 0 && flow.silence.is_longer_than(limit, now)
 }
 
 /// How many separate runs of blocks a flow's list has.
