@@ -111,7 +111,8 @@ impl<N: Network> Cluster<N> {
     }
 
     pub(crate) fn status(&self) -> Value {
-        self.run(0, "status", &["status", "--controller", &self.at]).last.unwrap()
+        let ended = self.run(0, "status", &["status", "--controller", &self.at, "--timeout", "60s"]);
+        ended.last.unwrap_or_else(|| panic!("no status: {}", ended.log))
     }
 
     /// Starts `headwater ARGUMENTS` on a host, with the state of its node.
