@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn who_waits_says_so_more_and_more_rarely_until_a_symbol_leaves() {
         let mut heartbeat = Heartbeat::new(Time::ZERO);
-        let mut said = |heartbeat: &mut Heartbeat, assignment| {
+        let said = |heartbeat: &mut Heartbeat, assignment| {
             let (before, at) = (heartbeat.sent_at, heartbeat.due(assignment, Time::ZERO));
             heartbeat.on_heartbeat(at, assignment);
             at.since(before).as_nanos() / 1_000_000

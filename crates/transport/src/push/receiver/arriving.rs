@@ -114,7 +114,8 @@ impl Receiver {
         flow.useful += 1;
         flow.bytes += Bytes::new(u64::from(geometry.symbol_size()));
         let listed = self.rule == SpreadRule::Listed;
-        self.plan_soon |= listed && spread::is_hungry(flow);
+        let was_idle = self.next_plan > now + spread::MOST_INTERVAL;
+        self.plan_soon |= listed && (was_idle || spread::is_hungry(flow));
         if !(listed && self.plan_soon || was_silent) {
             self.quiet_until = quiet_until;
         }

@@ -18,14 +18,18 @@ use crate::ReceiverEvent;
 const LEAST_HORIZON: Duration = Duration::from_millis(20);
 /// Replanning is not worth it more often.
 const LEAST_INTERVAL: Duration = Duration::from_millis(2);
-const MOST_INTERVAL: Duration = Duration::from_millis(20);
+pub(super) const MOST_INTERVAL: Duration = Duration::from_millis(20);
+/// In an overlay, where a stripe may come late, a receiver to which nothing comes plans more and more rarely: after a quarter of the time
+/// that it has waited. Then there is only silence to be noticed.
+const IDLE_PART: u64 = 4;
+const LONGEST_IDLE_INTERVAL: Duration = Duration::from_millis(100);
 /// A plan is made at most this often, however many symbols arrive.
 pub(super) const RESPITE: Duration = Duration::from_micros(500);
 /// Before a turnaround is measured.
 const UNKNOWN_TURNAROUND: Duration = Duration::from_millis(20);
 /// A flow that brought nothing for four turnarounds, and at least this long, is taken for dead.
 const LEAST_SILENCE: Duration = Duration::from_millis(150);
-/// One of an overlay says every 100 ms that it lives, and may miss three times.
+/// One of an overlay that waits says after 100 ms that it lives; what comes after that, [`super::flow::Silence::is_longer_than`] knows.
 const STRIPE_SILENCE: Duration = Duration::from_millis(400);
 /// In an overlay blocks are asked for so far ahead of the first that is missing, in rounds of all stripes: so no stripe takes the receiver's
 /// link from one that is behind.
@@ -110,7 +114,9 @@ impl Receiver {
         self.plan_soon = false;
         self.last_plan = Some(now);
         let turnaround = self.flows.values().filter_map(|f| f.assigning.turnaround).min();
-        self.next_plan = now + turnaround.unwrap_or(MOST_INTERVAL).max(LEAST_INTERVAL).min(MOST_INTERVAL);
+        let interval = turnaround.unwrap_or(MOST_INTERVAL).max(LEAST_INTERVAL).min(MOST_INTERVAL);
+        let idle = (now.since(self.last_useful) / IDLE_PART).min(LONGEST_IDLE_INTERVAL);
+        self.next_plan = now + if self.stripes.is_some() { interval.max(idle) } else { interval };
         self.drop_silent(now);
         self.revive(now);
         if self.stripes.is_some() {
