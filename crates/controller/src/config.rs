@@ -126,8 +126,8 @@ pub struct ControllerConfig {
     pub overlay_window: u16,
     /// A node becomes a leaf of the tree of a stripe when one below it has waited for that stripe alone for longer: 300 ms.
     pub overlay_behind: Duration,
-    /// A stripe of an overlay comes from another node when its source has been silent for longer: 500 ms. It says every 100 ms that it
-    /// lives.
+    /// A stripe of an overlay comes from another node when its source has been silent for longer: 500 ms, and twice as long each
+    /// time that a stripe of the same receiver has moved. One that has nothing to send says that it lives.
     pub overlay_silent: Duration,
     /// Gets of one object form an overlay when no further one has come for this long: 100 ms. Longer waits have no gain: a later get
     /// is served no worse (tests/overlay, 4 to 12 gets 10 to 250 ms apart).

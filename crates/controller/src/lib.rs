@@ -81,6 +81,7 @@ mod commands;
 mod config;
 mod deliveries;
 mod endings;
+mod mending;
 mod network;
 mod nodes;
 mod overlay;

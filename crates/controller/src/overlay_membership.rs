@@ -28,6 +28,8 @@ const RESPITE: Duration = Duration::from_secs(2);
 /// Of more members than [`MOST_RATED`], first so many of the same rack and so many that have slots left in the tree are looked at.
 const OF_THE_RACK: usize = 64;
 const WITH_SLOTS: usize = 32;
+/// And so many whatever they have: where many look for others at once, no slot is left.
+const ANY: usize = 64;
 /// The overlays, by object.
 #[derive(Debug, Default)]
 pub(crate) struct Overlays {
@@ -225,20 +227,41 @@ impl Overlays {
         last.is_none_or(|last| now >= last + RESPITE)
     }
 
-    /// Members among which one is found that sends a stripe to a receiver, if an overlay is large: those of its rack, and some of those
-    /// that have slots left. `None`: they are few, and all are looked at.
+    /// A stripe has moved because nothing came.
+    pub(crate) fn on_moved(&mut self, object: ObjectId) {
+        self.overlays.get_mut(&object).into_iter().for_each(|overlay| overlay.moves.on_moved());
+    }
+
+    /// Whether one more may.
+    pub(crate) fn may_move(&mut self, now: Time, object: ObjectId, span: Duration) -> bool {
+        self.overlays.get_mut(&object).is_none_or(|overlay| {
+            let edges = overlay.members.len() * usize::from(overlay.of);
+            overlay.moves.allows(now, edges, span)
+        })
+    }
+
+    /// Members among which one is found that sends a stripe to a receiver, if an overlay is large: those of its rack, some of those
+    /// that have slots left, and some others, of those that `may` send. `None`: they are few, and all are looked at.
     pub(crate) fn likely(
         &self,
         object: ObjectId,
         (node, stripe): (NodeId, u8),
         rack: Option<&str>,
+        may: impl Fn(NodeId) -> bool,
     ) -> Option<Vec<NodeId>> {
         let overlay = self.overlays.get(&object).filter(|it| it.members.len() > MOST_RATED)?;
         let free = overlay.free.get(usize::from(stripe))?;
         // Each receiver begins elsewhere, so that not all turn to the same.
-        let around = free.range(node..).chain(free.range(..node)).take(WITH_SLOTS);
-        let mates = rack.and_then(|rack| overlay.racks.get(rack)).into_iter().flatten().take(OF_THE_RACK);
-        let likely: BTreeSet<NodeId> = around.chain(mates).copied().collect();
+        let around = free.range(node..).chain(free.range(..node)).filter(|it| may(**it)).take(WITH_SLOTS);
+        let any = overlay.members.range(node..).chain(overlay.members.range(..node)).map(|(it, _)| it);
+        let any = any.filter(|it| may(**it)).take(ANY);
+        let mates = rack
+            .and_then(|rack| overlay.racks.get(rack))
+            .into_iter()
+            .flatten()
+            .filter(|it| may(**it))
+            .take(OF_THE_RACK);
+        let likely: BTreeSet<NodeId> = around.chain(mates).chain(any).copied().collect();
         Some(likely.into_iter().collect())
     }
 

@@ -9,6 +9,7 @@ use headwater_units::{
 };
 use headwater_wire::{Delivery, FlowGrant, FlowReport, FlowSecret, FlowView, Request, Start, Urgency};
 
+use crate::mending::Mending;
 use crate::retry::Retry;
 use crate::turn::Draws;
 use crate::{TaskFlow, TaskGroup, TaskRecord};
@@ -122,6 +123,10 @@ pub(crate) struct Task {
     pub(crate) urgency: Option<(Time, Urgency)>,
     /// Sources that failed it lately, and until when they are not chosen again.
     pub(crate) barred: BTreeMap<NodeId, Time>,
+    /// As one of an overlay: how often its stripes have moved.
+    pub(crate) mending: Mending,
+    /// And when it is looked after again, since others come first.
+    pub(crate) mend_at: Option<Time>,
     /// Classes that some source has sent symbols of.
     pub(crate) classes_used: BTreeSet<u8>,
 }
@@ -176,6 +181,8 @@ impl Task {
             passes_on: false,
             urgency: None,
             barred: BTreeMap::new(),
+            mending: Mending::default(),
+            mend_at: None,
             classes_used: BTreeSet::new(),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use headwater_units::{BlockLayout, Duration, FlowId, NodeId, ObjectId, Symbols, TaskId, Time};
+use headwater_units::{BlockLayout, Bytes, Duration, FlowId, NodeId, ObjectId, Symbols, TaskId, Time};
 use headwater_wire::Request;
 
 use super::Deliveries;
@@ -21,6 +21,9 @@ const MEMBER_HEARD: Duration = Duration::from_secs(2);
 const MISSED: u64 = 3;
 /// Where there is nobody else, a node that has failed a receiver is asked again after so many times the silence that it was given.
 const STUCK: u64 = 4;
+/// Where many begin at once, orders and answers take time: so much for each of them. Until then nobody is replaced who has not brought
+/// anything yet.
+const BEGINNING: Duration = Duration::from_millis(2);
 
 /// The stripes of a task's overlay that have a block. Many receivers have more stripes than a small object has blocks, and a flow that
 /// brings nothing costs heartbeats.
@@ -132,21 +135,27 @@ impl Deliveries {
     /// stays as it is.
     pub(super) fn mend(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, id: TaskId) {
         let (now, config) = (turn.now, turn.config);
+        let Some(task) = self.tasks.get_mut(id) else { return };
+        task.mend_at = None;
+        let patience = task.mending.patience(now, config.overlay_silent);
+        let object = task.facts.object;
+        let begun = task.begun + BEGINNING * self.overlays.size(object) as u64;
         let Some(task) = self.tasks.get(id) else { return };
         let known = self.known(catalog, config);
+        let begins = |flow: &Flow| now < begun && flow.view.is_none_or(|view| view.bytes == Bytes::ZERO);
         let is_lost = |flow: &Flow| match flow.state {
             FlowState::Over { replace_after } => now >= replace_after,
             _ => {
                 let node = flow.facts.node;
                 let is_useless =
                     catalog.path_of(node).is_some() && !self.may_send(now, catalog, node, task.facts.object);
-                is_useless || flow.is_weak(now, config.overlay_silent) || known.is_leaving(flow)
+                is_useless || !begins(flow) && flow.is_weak(now, patience) || known.is_leaving(flow)
             }
         };
         let facts = |flow: &Flow| {
             // One that nobody else can replace is begun anew, in case its source takes all for sent.
             let may = self.may_send(now, catalog, flow.facts.node, task.facts.object);
-            let is_stuck = flow.silent() > config.overlay_silent * STUCK && may;
+            let is_stuck = flow.silent() > patience * STUCK && may;
             (flow.facts.flow, flow.facts.node, flow.facts.index, is_stuck)
         };
         let lost: Vec<(FlowId, NodeId, u8, bool)> =
@@ -154,7 +163,17 @@ impl Deliveries {
         let missing: Vec<u8> = stripes_with_blocks(task)
             .filter(|stripe| task.flows.iter().all(|flow| flow.facts.index != *stripe))
             .collect();
-        lost.into_iter().for_each(|lost| self.replace(turn, catalog, id, lost));
+        if task.flows.iter().any(begins) {
+            self.tasks.get_mut(id).into_iter().for_each(|task| task.mend_at = Some(begun));
+        }
+        for lost in lost {
+            if !self.overlays.may_move(now, object, config.overlay_silent) {
+                let task = self.tasks.get_mut(id);
+                task.into_iter().for_each(|task| task.mend_at = Some(now + config.overlay_silent));
+                break;
+            }
+            self.replace(turn, catalog, id, lost);
+        }
         for stripe in missing {
             if let Some(other) = self.other_parent(now, catalog, config, (id, stripe)) {
                 self.open_stripe(turn, catalog, id, (other, stripe));
@@ -225,6 +244,10 @@ impl Deliveries {
             self.close_flow(turn, catalog, flow, true);
             self.open_stripe(turn, catalog, id, (other, stripe));
             turn.stats.flows_replaced += 1;
+            if let Some(task) = self.tasks.get_mut(id) {
+                task.mending.on_moved(now, config.overlay_silent);
+                self.overlays.on_moved(task.facts.object);
+            }
             self.agenda.changed.insert(id);
         }
     }
@@ -270,9 +293,10 @@ impl Deliveries {
             return source;
         }
         let holds = |node| catalog.holds(node, object);
-        let likely = self.overlays.likely(object, (receiver, stripe), catalog.rack_of(receiver));
+        let rack = catalog.rack_of(receiver);
+        let likely = self.overlays.likely(object, (receiver, stripe), rack, |node| may(self, node));
         if let Some(likely) = likely {
-            let among = Some(likely.into_iter().filter(|node| may(self, *node)).collect());
+            let among = Some(likely);
             let known = Known { among, may: |_| true, holds, source: None };
             if let Some(found) = self.overlays.mend(object, (receiver, stripe), &known) {
                 return Some(found);
@@ -304,11 +328,12 @@ impl Deliveries {
         let (holds, rack) = (|other| catalog.holds(other, object), catalog.rack_of(node));
         let passes_on = passes_on && catalog.path_of(node).is_some();
         let stripes = self.overlays.stripes(object);
-        let likely: Option<Vec<Vec<NodeId>>> =
-            stripes.map(|stripe| self.overlays.likely(object, (node, stripe), rack)).collect();
+        let likely: Option<Vec<Vec<NodeId>>> = stripes
+            .map(|stripe| self.overlays.likely(object, (node, stripe), rack, |it| may(self, it)))
+            .collect();
         if let Some(likely) = likely {
             let likely: BTreeSet<NodeId> = likely.into_iter().flatten().collect();
-            let among = Some(likely.into_iter().filter(|other| may(self, *other)).collect());
+            let among = Some(likely.into_iter().collect());
             let known = Known { among, may: |_| true, holds, source: None };
             if let Some(parents) = self.overlays.join(object, (node, rack), passes_on, &known) {
                 return Some((Placement::Overlay(parents), symbol_size));

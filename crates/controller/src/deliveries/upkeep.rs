@@ -156,7 +156,7 @@ fn deadline(now: Time, config: &ControllerConfig, task: &Task) -> Time {
         Pace::Paused { said } | Pace::Resuming { said, .. } => at(said.due()),
     }
     task.list.iter().for_each(|list| at(list.due()));
-    task.barred.values().for_each(|until| at(*until));
+    task.barred.values().chain(&task.mend_at).for_each(|time| at(*time));
     for flow in &task.flows {
         match flow.state {
             FlowState::Offered { since, push } => {

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_units::{NodeId, Time};
 
+use crate::mending::Budget;
+
 /// One that comes later has slots in so many trees, and so many in each: trees of two children each are no chain, and soon all trees have
 /// some.
 const LATE_TREES: usize = 2;
@@ -27,6 +29,8 @@ pub(super) struct Overlay {
     pub(super) racks: BTreeMap<String, BTreeSet<NodeId>>,
     /// By stripe: when somebody became a leaf of its tree last because it held up others.
     pub(super) demoted: Vec<Option<Time>>,
+    /// Stripes that moved lately because nothing came.
+    pub(super) moves: Budget,
 }
 
 /// One of them.
@@ -99,7 +103,15 @@ impl Overlay {
         let stripes = usize::from(of);
         let free = vec![BTreeSet::new(); stripes];
         let (members, racks) = Default::default();
-        Overlay { symbol_size, of, members, free, racks, demoted: vec![None; stripes] }
+        Overlay {
+            symbol_size,
+            of,
+            members,
+            free,
+            racks,
+            demoted: vec![None; stripes],
+            moves: Budget::default(),
+        }
     }
 
     pub(super) fn insert(&mut self, node: NodeId, member: Member) {

@@ -121,7 +121,10 @@ fn a_stripe_that_is_silent_comes_from_another_and_not_from_the_same_node_soon() 
     assert!(next == 4 || next == 5, "{next}");
     assert_trees(SOURCE, &running.parents());
     running.pass(ms(1000), &well);
-    running.report(&|n, stripe| (if (n, stripe) == (3, 0) { ms(600) } else { ms(0) }, ms(0)));
+    // It has just moved, and so it is given longer.
+    running.report(&|n, stripe| (if (n, stripe) == (3, 0) { ms(1000) } else { ms(0) }, ms(0)));
+    assert_eq!((running.parent(3, 0), running.replaced()), (next, 1));
+    running.report(&|n, stripe| (if (n, stripe) == (3, 0) { ms(1001) } else { ms(0) }, ms(0)));
     assert_eq!((running.parent(3, 0), running.replaced()), (9 - next, 2));
 }
 
