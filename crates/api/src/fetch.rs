@@ -79,7 +79,11 @@ pub(crate) enum Destination {
 pub(crate) trait Follower: Send {
     /// The partial file is open; blocks will come.
     fn opened(&mut self, partial: &Arc<Arrivals>, object: ObjectId, bytes: Bytes);
-    /// Ten times a second.
+    /// How often it is told how the fetch does.
+    fn interval(&self) -> Duration {
+        TICK
+    }
+    /// As often as that.
     fn tick(&mut self, stats: &ReceiverStats);
     /// A line for the user.
     fn note(&mut self, line: &str);
@@ -331,7 +335,7 @@ impl Fetch {
         // Sources that are to send, and events that came while the object was opened.
         let mut sources: BTreeMap<FlowId, (NodeId, Vec<SocketAddr>)> = BTreeMap::new();
         let mut early: VecDeque<FetchEvent> = VecDeque::new();
-        let mut tick = tokio::time::interval(TICK);
+        let mut tick = tokio::time::interval(follower.interval());
         let result = loop {
             tokio::select! {
                 event = next_of(&mut early, &mut events) => match event {

@@ -29,6 +29,9 @@ pub(super) fn introduced(mut info: NodeInfo, peer: NodeId, from: SocketAddr) -> 
     info
 }
 
+/// Links that are looked at for an address of this machine: of a thousand none may have a usable one.
+const PEERS_ASKED: usize = 16;
+
 impl Host {
     /// An address of this machine for people to read: the one by which whoever asks has come, else one by which somebody has, else the
     /// one that packets to the world would carry, else loopback.
@@ -37,7 +40,7 @@ impl Host {
         let by = |link: &Link| link.local_ip().filter(usable);
         asking
             .and_then(by)
-            .or_else(|| self.state().peers.values().find_map(|peer| by(&peer.link)))
+            .or_else(|| self.state().peers.values().take(PEERS_ASKED).find_map(|peer| by(&peer.link)))
             .or_else(|| routed().filter(usable))
             .unwrap_or(THIS_MACHINE.ip())
     }
