@@ -5,6 +5,7 @@
 
 mod addresses;
 mod dialling;
+mod hashes;
 mod keys;
 mod links;
 mod messages;
@@ -82,7 +83,7 @@ struct State {
     held: BTreeMap<ObjectId, Held>,
     /// What others said they hold: by object, their paths.
     held_by: BTreeMap<ObjectId, BTreeSet<PathId>>,
-    hashes: BTreeMap<ObjectId, BlockHashes>,
+    hashes: hashes::Remembered,
     /// What was held until its copy turned out not to be it any more: how, and as what it was offered.
     spoiled: BTreeMap<ObjectId, (Spoiled, Vec<Holding>)>,
     /// Where nodes said that they are reached.
@@ -122,6 +123,8 @@ struct Inner {
     /// What runs as long as the process does; those that have ended are left out now and then.
     tasks: Mutex<Vec<AbortHandle>>,
     answers: messages::Answers,
+    /// Hashes have come, or are not asked for any more.
+    hashes_changed: tokio::sync::watch::Sender<()>,
     passes_on: bool,
     pin: Option<NodeId>,
     mtu: Option<u16>,
@@ -185,6 +188,7 @@ impl Host {
             events: EventFeed::new(),
             tasks: Mutex::default(),
             answers: messages::Answers::default(),
+            hashes_changed: tokio::sync::watch::Sender::new(()),
             passes_on: config.passes_on || listen.is_some(),
             pin: common.pin,
             mtu: common.mtu,

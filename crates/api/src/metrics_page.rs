@@ -133,6 +133,13 @@ fn process(role: &'static str, ops: &Ops) {
         "Messages over control links that their senders may not say",
         ops.refused_messages(),
     );
+    let (told, referred) = ops.hash_lists();
+    count("headwater_hash_lists_told_total", "Block hashes of an object that were sent to a peer", told);
+    count(
+        "headwater_hash_lists_referred_total",
+        "Peers that were sent to another node for block hashes",
+        referred,
+    );
 }
 
 fn socket(snapshot: &Snapshot) {

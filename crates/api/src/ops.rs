@@ -102,6 +102,8 @@ pub(crate) struct Ops {
     draining: AtomicBool,
     /// Messages over control links that their senders may not say.
     refused: AtomicU64,
+    hashes_told: AtomicU64,
+    hashes_referred: AtomicU64,
 }
 
 impl Ops {
@@ -117,6 +119,8 @@ impl Ops {
             store: OnceLock::new(),
             draining: AtomicBool::new(false),
             refused: AtomicU64::new(0),
+            hashes_told: AtomicU64::new(0),
+            hashes_referred: AtomicU64::new(0),
         }
     }
 
@@ -175,6 +179,21 @@ impl Ops {
 
     pub(crate) fn refused_messages(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Somebody has asked for block hashes and got them.
+    pub(crate) fn hashes_told(&self) {
+        self.hashes_told.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Or was sent to another node for them.
+    pub(crate) fn hashes_referred(&self) {
+        self.hashes_referred.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many were told, and how many were sent on.
+    pub(crate) fn hash_lists(&self) -> (u64, u64) {
+        (self.hashes_told.load(Ordering::Relaxed), self.hashes_referred.load(Ordering::Relaxed))
     }
 
     /// It is about to stop.

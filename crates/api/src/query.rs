@@ -1,5 +1,7 @@
 //! Questions over a control link that are no part of the protocol's machines: block hashes, listings, views.
 
+use std::net::SocketAddr;
+
 use headwater_control::{ControlError, Link};
 use headwater_units::{Bytes, Duration, NodeId, ObjectId};
 use headwater_wire::{Holding, Naming, NodeInfo, Spoiled};
@@ -18,7 +20,7 @@ pub(crate) const MOST_ADDRESSES: usize = 64;
 pub(crate) enum Query {
     /// Who are you, and what do you hold?
     Holdings,
-    /// The block hashes of an object.
+    /// The block hashes of an object, of somebody who has them or will.
     Hashes { object: ObjectId },
     /// To a controller: what is going on?
     View,
@@ -32,6 +34,8 @@ pub(crate) enum Query {
     Role,
     /// To a controller: drop this node, which is away.
     Forget { node: NodeId },
+    /// To a controller: the block hashes of an object, or who tells them. `in_vain`: this one was named, and did not.
+    HashesOrWhere { object: ObjectId, in_vain: Option<NodeId> },
 }
 
 /// What a process is.
@@ -80,6 +84,11 @@ pub(crate) enum Answer {
     Unknown,
     Role(Role),
     Forgetting(Forgetting),
+    /// This node has the hashes, or gets them first, and listens there.
+    HashesAt {
+        node: NodeId,
+        at: SocketAddr,
+    },
 }
 
 impl Answer {

@@ -199,6 +199,7 @@ impl Host {
             }
         }
         if let Some(controller) = &self.inner.controller {
+            self.state().hashes.referrals.allow(peer.link.peer());
             controller.attach(path, peer.link.peer(), peer.out.clone());
         }
         self.state().peers.insert(path, peer);
@@ -265,6 +266,7 @@ impl Host {
             });
             drop(state);
             if let Some(controller) = &self.inner.controller {
+                self.state().hashes.referrals.leave_out(link.peer());
                 controller.lost(path, link.was_left(), ending(&link));
             }
         }

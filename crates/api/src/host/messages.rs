@@ -282,10 +282,10 @@ impl Host {
                 Answer::Holdings { info, holdings, names, spoiled }
             }
             Query::Holdings => Answer::Unknown,
-            Query::Hashes { object } => match self.hashes(object, None).await {
-                Some(hashes) => Answer::Hashes { bytes: hashes.size(), hashes: hashes.as_slice().to_vec() },
-                None => Answer::Unknown,
-            },
+            Query::Hashes { object } => self.tell_hashes(object).await,
+            Query::HashesOrWhere { object, in_vain } => {
+                self.tell_hashes_or_where(link.peer(), object, in_vain).await
+            }
             Query::View => Answer::view(self.own_report(Some(link)).await.as_ref()),
             Query::Addresses { of } => match &self.inner.controller {
                 Some(controller) => {

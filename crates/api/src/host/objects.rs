@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 
 use headwater_control::Link;
-use headwater_store::BlockHashes;
 use headwater_units::{ObjectId, PathId};
 use headwater_wire::{Holding, Naming, NodeInfo, Spoiled, ToController};
 
@@ -15,8 +14,6 @@ use crate::events::Event;
 use crate::query::{Answer, Query, ask};
 use headwater_driver::{room_in, room_towards};
 
-/// Block hashes of this many objects of others are remembered.
-const HASHES_KEPT: usize = 64;
 /// Maximum number of spoiled objects to remember: their copies changed, so they are no longer offered.
 const SPOILED_KEPT: usize = 1024;
 
@@ -127,39 +124,6 @@ impl Host {
             gone.map(|holding| (holding.clone(), *how)).collect::<Vec<_>>()
         };
         state.spoiled.values().flat_map(of).collect()
-    }
-
-    /// The block hashes of an object: from here, from a peer that holds it, or from the controller at `path`.
-    /// Whoever they come from, they are what the object's id says.
-    pub(crate) async fn hashes(&self, object: ObjectId, path: Option<PathId>) -> Option<BlockHashes> {
-        let links: Vec<Link> = {
-            let state = self.state();
-            if let Some(held) = state.held.get(&object) {
-                return Some(held.hashes.clone());
-            }
-            if let Some(hashes) = state.hashes.get(&object) {
-                return Some(hashes.clone());
-            }
-            let holders = state.held_by.get(&object).into_iter().flatten().copied();
-            holders.chain(path).filter_map(|p| Some(state.peers.get(&p)?.link.clone())).collect()
-        };
-        for link in links {
-            let Ok(Answer::Hashes { bytes, hashes }) = ask(&link, &Query::Hashes { object }).await else {
-                continue;
-            };
-            match BlockHashes::verified(object, bytes, hashes) {
-                Ok(hashes) => {
-                    let mut state = self.state();
-                    if state.hashes.len() >= HASHES_KEPT {
-                        state.hashes.pop_first();
-                    }
-                    state.hashes.insert(object, hashes.clone());
-                    return Some(hashes);
-                }
-                Err(error) => tracing::warn!(peer = %link.peer(), %error, "wrong block hashes"),
-            }
-        }
-        None
     }
 
     /// Asks a source what it holds and tells the own controller, so that a request finds it there.

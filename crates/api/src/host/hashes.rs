@@ -1,0 +1,385 @@
+//! Block hashes of objects, 128 KiB for each GiB: whoever fetches needs them before the first block counts.
+//!
+//! A controller tells a long list to the first few that ask, and names to each later one somebody who has it or gets it first, so that no
+//! machine sends more than a few copies:
+//!
+//! ```text
+//!   controller --list--> a few nodes --list--> a few each --list--> ...
+//! ```
+//! Who is not told there asks the controller once more, and is told by it. Whoever hashes come from, they are what the object's id says.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use headwater_control::{Expect, Link};
+use headwater_store::BlockHashes;
+use headwater_units::{NodeId, ObjectId, PathId};
+use tokio::time::timeout;
+
+use super::{Host, LOCAL};
+use crate::query::{Answer, Query, ask};
+
+/// Block hashes of this many objects of others are remembered, and who was told those of as many.
+const KEPT: usize = 64;
+/// A list of so many hashes, that of an object of 256 MiB, is told to whoever asks.
+const SHORT: usize = 1024;
+/// Others that are told by each who has a long list.
+const TOLD_BY_EACH: usize = 4;
+/// Nodes that are remembered as told, for each object; later ones are told by the controller.
+const MOST_TOLD: usize = 65_536;
+/// Whoever was named has so long to answer; it may have to wait for its own answer.
+const NAMED_PATIENCE: Duration = Duration::from_secs(5);
+/// And so long of it to be reached: somewhere a firewall is between.
+const REACHED_WITHIN: Duration = Duration::from_secs(2);
+/// Who was asked waits so long for hashes that it has asked for itself.
+const OWN_PATIENCE: Duration = Duration::from_secs(4);
+
+/// Hashes of objects of others.
+#[derive(Default)]
+pub(super) struct Remembered {
+    lists: BTreeMap<ObjectId, BlockHashes>,
+    /// Those that this process is asking for, and for how many fetches.
+    wanted: BTreeMap<ObjectId, usize>,
+    /// Whom its controller has told.
+    pub(super) referrals: Referrals,
+}
+
+/// Who has been told which list, and whom they tell.
+#[derive(Debug, Default)]
+pub(super) struct Referrals {
+    objects: BTreeMap<ObjectId, Told>,
+    /// Not named any more: they have left, or somebody could not reach them.
+    unreachable: BTreeSet<NodeId>,
+}
+
+/// Of one object.
+#[derive(Debug, Default)]
+struct Told {
+    /// In the order in which they were told, and how many others were sent to each.
+    tellers: Vec<(NodeId, usize)>,
+    known: BTreeSet<NodeId>,
+    /// Those before have been sent as many as they tell.
+    first_free: usize,
+    by_controller: usize,
+}
+
+impl Referrals {
+    /// Whom `asker` should ask for the hashes of an object; `None`: it is told here. Others may be sent to one that listens.
+    fn refer(&mut self, object: ObjectId, asker: NodeId, listens: bool) -> Option<NodeId> {
+        if self.objects.len() >= KEPT && !self.objects.contains_key(&object) {
+            self.objects.pop_first();
+        }
+        let told = self.objects.entry(object).or_default();
+        let is_new = !told.known.contains(&asker);
+        let teller =
+            if is_new && told.by_controller >= TOLD_BY_EACH { told.next(&self.unreachable) } else { None };
+        if teller.is_none() {
+            told.by_controller += 1;
+        }
+        if is_new && listens && told.tellers.len() < MOST_TOLD {
+            told.tellers.push((asker, 0));
+            told.known.insert(asker);
+        }
+        teller
+    }
+
+    /// Nobody is sent to this node any more.
+    pub(super) fn leave_out(&mut self, node: NodeId) {
+        if self.unreachable.len() < MOST_TOLD {
+            self.unreachable.insert(node);
+        }
+    }
+
+    /// It is back.
+    pub(super) fn allow(&mut self, node: NodeId) {
+        self.unreachable.remove(&node);
+    }
+}
+
+impl Told {
+    /// Takes a turn of the first that has one left.
+    fn next(&mut self, unreachable: &BTreeSet<NodeId>) -> Option<NodeId> {
+        while let Some((node, turns)) = self.tellers.get_mut(self.first_free) {
+            if *turns < TOLD_BY_EACH && !unreachable.contains(node) {
+                *turns += 1;
+                return Some(*node);
+            }
+            self.first_free += 1;
+        }
+        None
+    }
+}
+
+/// A fetch asks for the hashes of an object.
+struct Wanting<'a> {
+    host: &'a Host,
+    object: ObjectId,
+}
+
+impl Drop for Wanting<'_> {
+    fn drop(&mut self) {
+        let wanted = &mut self.host.state().hashes.wanted;
+        if let Some(fetches) = wanted.get_mut(&self.object) {
+            *fetches -= 1;
+            if *fetches == 0 {
+                wanted.remove(&self.object);
+            }
+        }
+        self.host.inner.hashes_changed.send_replace(());
+    }
+}
+
+impl Host {
+    /// The block hashes of an object: from here, from a peer that holds it, or as the controller at `path` says.
+    pub(crate) async fn hashes(&self, object: ObjectId, path: Option<PathId>) -> Option<BlockHashes> {
+        let (holders, controller) = {
+            let state = self.state();
+            if let Some(hashes) = state.hashes_here(object) {
+                return Some(hashes);
+            }
+            let link = |path: &PathId| Some(state.peers.get(path)?.link.clone());
+            let holders: Vec<Link> =
+                state.held_by.get(&object).into_iter().flatten().filter_map(link).collect();
+            (holders, path.as_ref().filter(|path| **path != LOCAL).and_then(link))
+        };
+        let _wanting = self.want(object);
+        for link in holders {
+            if let Some(hashes) = self.hashes_of(&link, object).await {
+                return Some(hashes);
+            }
+        }
+        self.hashes_by(&controller?, object).await
+    }
+
+    /// As a controller says.
+    async fn hashes_by(&self, controller: &Link, object: ObjectId) -> Option<BlockHashes> {
+        match ask(controller, &Query::HashesOrWhere { object, in_vain: None }).await {
+            Ok(Answer::HashesAt { node, at }) => {
+                let named = timeout(NAMED_PATIENCE, self.hashes_of_named(node, at, object)).await;
+                if let Ok(Some(hashes)) = named {
+                    return Some(hashes);
+                }
+                tracing::debug!(node = %node.short(), %at, "not told the block hashes there");
+                let again = ask(controller, &Query::HashesOrWhere { object, in_vain: Some(node) }).await;
+                self.checked(controller, object, again.ok()?)
+            }
+            Ok(answer) => self.checked(controller, object, answer),
+            // One of an earlier version does not know the question.
+            Err(_) => self.hashes_of(controller, object).await,
+        }
+    }
+
+    async fn hashes_of_named(&self, node: NodeId, at: SocketAddr, object: ObjectId) -> Option<BlockHashes> {
+        let dialling = self.inner.endpoint.dial(at, Expect::Known(node));
+        let link = timeout(REACHED_WITHIN, dialling).await.ok()?.ok()?;
+        let hashes = self.hashes_of(&link, object).await;
+        link.close("asked for block hashes");
+        hashes
+    }
+
+    async fn hashes_of(&self, link: &Link, object: ObjectId) -> Option<BlockHashes> {
+        let answer = ask(link, &Query::Hashes { object }).await.ok()?;
+        self.checked(link, object, answer)
+    }
+
+    /// The hashes of an answer, if they are those of the object; remembered.
+    fn checked(&self, link: &Link, object: ObjectId, answer: Answer) -> Option<BlockHashes> {
+        let Answer::Hashes { bytes, hashes } = answer else { return None };
+        match BlockHashes::verified(object, bytes, hashes) {
+            Ok(hashes) => {
+                let lists = &mut self.state().hashes.lists;
+                if lists.len() >= KEPT {
+                    lists.pop_first();
+                }
+                lists.insert(object, hashes.clone());
+                Some(hashes)
+            }
+            Err(error) => {
+                tracing::warn!(peer = %link.peer(), %error, "wrong block hashes");
+                None
+            }
+        }
+    }
+
+    fn want(&self, object: ObjectId) -> Wanting<'_> {
+        *self.state().hashes.wanted.entry(object).or_default() += 1;
+        Wanting { host: self, object }
+    }
+
+    /// The hashes of an object for a peer; where this process is asking for them itself, once it has them.
+    async fn hashes_soon(&self, object: ObjectId) -> Option<BlockHashes> {
+        let mut changes = self.inner.hashes_changed.subscribe();
+        let awaited = async {
+            loop {
+                let (hashes, wanted) = {
+                    let state = self.state();
+                    (state.hashes_here(object), state.hashes.wanted.contains_key(&object))
+                };
+                if hashes.is_some() || !wanted {
+                    return hashes;
+                }
+                changes.changed().await.ok()?;
+            }
+        };
+        match timeout(OWN_PATIENCE, awaited).await.ok().flatten() {
+            Some(hashes) => Some(hashes),
+            None => self.hashes(object, None).await,
+        }
+    }
+
+    /// Answers a peer that asks for hashes.
+    pub(super) async fn tell_hashes(&self, object: ObjectId) -> Answer {
+        match self.hashes_soon(object).await {
+            Some(hashes) => {
+                self.inner.ops.hashes_told();
+                Answer::Hashes { bytes: hashes.size(), hashes: hashes.as_slice().to_vec() }
+            }
+            None => Answer::Unknown,
+        }
+    }
+
+    /// The same, or who else tells it.
+    pub(super) async fn tell_hashes_or_where(
+        &self,
+        asker: NodeId,
+        object: ObjectId,
+        in_vain: Option<NodeId>,
+    ) -> Answer {
+        let is_long = |hashes: BlockHashes| hashes.as_slice().len() > SHORT;
+        if self.inner.controller.is_none() || !self.hashes_soon(object).await.is_some_and(is_long) {
+            return self.tell_hashes(object).await;
+        }
+        let named = {
+            let mut state = self.state();
+            let listens = state.labels.contains_key(&asker);
+            let referrals = &mut state.hashes.referrals;
+            match in_vain {
+                Some(node) => {
+                    referrals.leave_out(node);
+                    None
+                }
+                None => referrals.refer(object, asker, listens),
+            }
+            .and_then(|node| Some((node, state.labels.get(&node)?.parse().ok()?)))
+        };
+        match named {
+            Some((node, at)) => {
+                self.inner.ops.hashes_referred();
+                Answer::HashesAt { node, at }
+            }
+            None => self.tell_hashes(object).await,
+        }
+    }
+}
+
+impl super::State {
+    fn hashes_here(&self, object: ObjectId) -> Option<BlockHashes> {
+        let held = self.held.get(&object).map(|held| &held.hashes);
+        held.or_else(|| self.hashes.lists.get(&object)).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use headwater_controller::ControllerConfig;
+    use headwater_store::SourceFile;
+
+    use super::super::{Held, HostConfig};
+    use super::*;
+    use crate::{Common, data_config};
+
+    fn node(n: u16) -> NodeId {
+        let mut id = [0; 32];
+        id[..2].copy_from_slice(&n.to_be_bytes());
+        NodeId(id)
+    }
+
+    #[test]
+    fn each_tells_four_and_the_controller_too() {
+        let object = ObjectId([1; 32]);
+        let mut referrals = Referrals::default();
+        let mut told: BTreeMap<Option<NodeId>, usize> = BTreeMap::new();
+        for n in 0..1000 {
+            *told.entry(referrals.refer(object, node(n), true)).or_default() += 1;
+        }
+        assert!(told.values().all(|others| *others <= TOLD_BY_EACH), "{told:?}");
+        assert_eq!(told[&None], TOLD_BY_EACH);
+        assert_eq!(referrals.refer(object, node(7), true), None, "who asks again is told here");
+    }
+
+    #[test]
+    fn nobody_is_sent_to_who_is_away_or_does_not_listen() {
+        let object = ObjectId([1; 32]);
+        let mut referrals = Referrals::default();
+        for n in 0..4 {
+            assert_eq!(referrals.refer(object, node(n), n > 1), None);
+        }
+        referrals.leave_out(node(2));
+        for n in 10..14 {
+            assert_eq!(referrals.refer(object, node(n), false), Some(node(3)));
+        }
+        assert_eq!(referrals.refer(object, node(14), true), None, "nobody else has it");
+        assert_eq!(referrals.refer(object, node(15), true), Some(node(14)));
+        referrals.leave_out(node(14));
+        assert_eq!(referrals.refer(object, node(16), false), Some(node(15)));
+    }
+
+    fn host(state: &Path, is_controller: bool) -> Host {
+        let common = Common::new(state);
+        let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let node = Some(data_config(&common, listen).unwrap());
+        let controller = is_controller.then(|| (ControllerConfig::default(), None));
+        Host::start(HostConfig { common: &common, listen: Some(listen), controller, node, passes_on: true })
+            .unwrap()
+    }
+
+    /// Joins the controller, and is known there.
+    async fn join(node: &Host, controller: &Host) -> PathId {
+        let path = node.new_path();
+        node.keep_dialled(path, &controller.listen().unwrap().to_string(), false).await.unwrap();
+        while controller.label(node.id()).is_none() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        path
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_long_list_goes_from_node_to_node_and_past_those_that_have_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("object");
+        std::fs::File::create(&path).unwrap().set_len(257 << 20).unwrap();
+        let list = BlockHashes::of_file(&path, &mut |_| {}).unwrap();
+        let object = list.root();
+        let controller = host(&folder.path().join("controller"), true);
+        let file = Arc::new(SourceFile::open(&path).unwrap());
+        controller.hold(object, Held { file, hashes: list.clone(), names: BTreeMap::new() });
+        let mut nodes = Vec::new();
+        for n in 0..12 {
+            let node = host(&folder.path().join(n.to_string()), false);
+            nodes.push((join(&node, &controller).await, node));
+        }
+        let mut asking = tokio::task::JoinSet::new();
+        for (path, node) in nodes.clone() {
+            asking.spawn(async move { node.hashes(object, Some(path)).await });
+        }
+        while let Some(told) = asking.join_next().await {
+            assert_eq!(told.unwrap().unwrap().as_slice(), list.as_slice());
+        }
+        assert_eq!(controller.inner.ops.hash_lists(), (4, 8));
+        let told: u64 = nodes.iter().map(|(_, node)| node.inner.ops.hash_lists().0).sum();
+        assert_eq!(told, 8, "by those who had it first");
+
+        // All have gone but the one that asks.
+        for (_, node) in &nodes {
+            node.close().await;
+        }
+        let late = host(&folder.path().join("late"), false);
+        let path = join(&late, &controller).await;
+        assert!(late.hashes(object, Some(path)).await.is_some());
+    }
+}
