@@ -567,7 +567,7 @@ pub(super) struct Quiet;
 
 impl Follower for Quiet {
     fn opened(&mut self, _: &Arc<Arrivals>, _: ObjectId, _: Bytes) {}
-    /// Nobody looks, and of a thousand nodes on one machine each look would cost a hundredth of a processor.
+    /// Nobody looks, and where many nodes share a machine, ten wake-ups a second of each add up.
     fn interval(&self) -> std::time::Duration {
         std::time::Duration::from_secs(1)
     }

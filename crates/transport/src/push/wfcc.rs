@@ -5,8 +5,8 @@
 //! when one ACK reports many (docs/decisions/0023), and Eq. 1 once per window of data.
 //!
 //! ```text
-//!             first mark                             no marks, 10 rounds above 8 % loss (guarded only)
-//!  SlowStart, Known -----> Avoidance  <----------------------------------------> losses count as marks
+//!             first mark                             no CE, 10 stretches above 8 % loss (guarded only)
+//!  SlowStart, Known -----> Avoidance  <----------------------------------------> losses halve W
 //!      ^                       |
 //!      +---- RTO (W = 1) ------+        10 intervals above 30 % loss (guarded only): Tripped, W held at the minimum
 //! ```
