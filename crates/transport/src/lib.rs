@@ -6,16 +6,17 @@
 //! Bytes never pass through. A machine names a symbol, and the driver moves its bytes.
 
 pub mod courier;
-pub mod flow;
 pub mod pull;
 pub mod push;
 pub mod rate;
 pub mod receiver;
 pub mod source;
-mod task;
 mod transports;
 pub mod tree;
 
-pub use flow::{Opened, SourceEvent, WhyFallback};
+pub use headwater_flow as flow;
+pub use headwater_flow::task::{
+    Bind, DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure, ToFetch,
+};
+pub use headwater_flow::{Opened, SourceEvent, WhyFallback};
 pub use source::{Arriving, Relaying, SourceCommand};
-pub use task::{Bind, DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure, ToFetch};

@@ -45,17 +45,17 @@ use rand_chacha::ChaCha12Rng;
 pub use commands::{Arriving, Relaying, SourceCommand};
 pub use stats::SourceStats;
 
-use crate::flow::in_flight::AckOutcome;
-use crate::flow::pacer::RateLimit;
-use crate::flow::paths::PathMemory;
-pub use crate::flow::{FlowCounters, FlowStats};
-use crate::flow::{Opened, Shared, SourceEvent};
 use crate::pull;
 pub use crate::push::{AckInterval, LostSymbols, TailProbe};
 use crate::rate;
 pub use crate::transports::SourceConfig;
 use crate::transports::{Common, Flow};
 use crate::tree::Deals;
+use headwater_flow::in_flight::AckOutcome;
+use headwater_flow::pacer::RateLimit;
+use headwater_flow::paths::PathMemory;
+pub use headwater_flow::{FlowCounters, FlowStats};
+use headwater_flow::{Opened, Shared, SourceEvent};
 use relays::{Relays, Waiting};
 
 /// Objects that were withdrawn, remembered to say "gone" rather than "unknown".

@@ -3,7 +3,7 @@
 use headwater_units::{Bytes, Duration};
 use serde::{Deserialize, Serialize};
 
-use crate::flow::paths::Unanswered;
+use headwater_flow::paths::Unanswered;
 
 /// Configuration of the source of pulled flows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

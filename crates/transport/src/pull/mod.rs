@@ -42,7 +42,7 @@ pub use config::PullFlowConfig;
 pub(crate) use pull_flow::{Common, PullFlow};
 pub use session::{Ask, Session};
 
-pub use crate::task::{SessionConfig, SessionFlow, SessionStats};
+pub use headwater_flow::task::{SessionConfig, SessionFlow, SessionStats};
 
 use headwater_units::{BlockIndex, Geometry};
 

@@ -11,7 +11,7 @@
 //! No window, no pace, no timer for what was sent: the receiver counts, and asks again. A pull may come twice, late or not at all:
 //! it says how many were asked for in all, and how far of which runs.
 //!
-//! A receiver is where its pulls come from. Until that address has echoed a nonce ([`crate::flow::paths`];
+//! A receiver is where its pulls come from. Until that address has echoed a nonce ([`headwater_flow::paths`];
 //! docs/decisions/0030), it gets no more than the first window, whatever it asks for; a new one is served only then.
 
 use headwater_machine::{Output, Packet};
@@ -20,11 +20,11 @@ use headwater_wire::{Body, Class, FlowRole, Pull, Push, SymbolHeader, Want};
 
 use super::group::{MemberPull, MemberSays, Members};
 use super::runs::Runs;
-use crate::flow::in_flight::AckOutcome;
-use crate::flow::paths::{PathNews, Paths, Unanswered};
-use crate::flow::{FlowCounters, FlowStats, Shared, SourceFlow};
 use crate::pull::PullFlowConfig;
 use crate::pull::queue::Served;
+use headwater_flow::in_flight::AckOutcome;
+use headwater_flow::paths::{PathNews, Paths, Unanswered};
+use headwater_flow::{FlowCounters, FlowStats, Shared, SourceFlow};
 
 /// A receiver may have asked for so many first windows that were not sent: more than its window, since it asks again for what
 /// it takes for lost.

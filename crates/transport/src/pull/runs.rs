@@ -16,7 +16,7 @@ use headwater_units::{BlockIndex, ESI_LIMIT, Esi, FlowId, Geometry, SymbolId};
 use headwater_wire::Want;
 
 use crate::SourceEvent;
-use crate::flow::blocks::BlockTable;
+use headwater_flow::blocks::BlockTable;
 
 /// The runs of one flow, ascending by block.
 #[derive(Debug)]

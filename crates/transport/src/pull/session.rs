@@ -13,7 +13,7 @@
 //! owes when it has been silent for a timeout. Then one more is asked for, and again after twice the time. The answer tells by its
 //! number what is lost and what is only late.
 //!
-//! A block whose hash is wrong is pulled anew from one source alone ([`crate::task::blame`]). What comes to a member of a
+//! A block whose hash is wrong is pulled anew from one source alone ([`headwater_flow::task::blame`]). What comes to a member of a
 //! group after it was detached is kept all the same, but not counted on; and as long as it comes, this receiver asks for little
 //! by itself.
 //!
@@ -35,11 +35,11 @@ use headwater_wire::{Body, Class, FinReason, FlowGrant, Pull, SymbolHeader};
 
 use super::{SessionConfig, SessionFlow, SessionStats};
 use crate::pull::queue::PullQueue;
-use crate::task::blame::{Blame, Trust};
-use crate::task::outbox::Outbox;
 use crate::{Bind, DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 use blocks::{Arrival, Blocks};
 use flow::Flow;
+use headwater_flow::task::blame::{Blame, Trust};
+use headwater_flow::task::outbox::Outbox;
 use numbers::Seen;
 
 /// Why a pull stands in the host's queue, and of which flow.

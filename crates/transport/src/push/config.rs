@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use super::wfcc::WfccConfig;
 use super::yielding::YieldingConfig;
-use crate::flow::marks::DelayMark;
-use crate::flow::pacer::PacerConfig;
-use crate::flow::path_mtu::PathMtuConfig;
-use crate::flow::paths::Unanswered;
-use crate::flow::rtt::RttConfig;
+use headwater_flow::marks::DelayMark;
+use headwater_flow::pacer::PacerConfig;
+use headwater_flow::path_mtu::PathMtuConfig;
+use headwater_flow::paths::Unanswered;
+use headwater_flow::rtt::RttConfig;
 
 /// Blocks that a flow looks ahead at most, unless told otherwise.
 pub(crate) const LOOK_AHEAD: usize = 64;

@@ -33,16 +33,16 @@ use headwater_wire::{
     Ack, Assign, Body, Class, Datagram, Delivery, Ecn, HEADER, MarkSignal, OPENING, Push, SymbolHeader,
 };
 
-use crate::flow::in_flight::{AckOutcome, InFlight};
-use crate::flow::marks::Marks;
-use crate::flow::pacer::Pacer;
-use crate::flow::paths::{KnownMin, PathNews, Paths};
-use crate::flow::rtt::Rtt;
-use crate::flow::{FlowCounters, Shared, SourceFlow};
 use crate::push::congestion::Congestion;
 use crate::push::feedback::Feedback;
 use crate::push::{AckInterval, PushFlowConfig};
 use discovery::Discovery;
+use headwater_flow::in_flight::{AckOutcome, InFlight};
+use headwater_flow::marks::Marks;
+use headwater_flow::pacer::Pacer;
+use headwater_flow::paths::{KnownMin, PathNews, Paths};
+use headwater_flow::rtt::Rtt;
+use headwater_flow::{FlowCounters, Shared, SourceFlow};
 use heartbeat::Heartbeat;
 pub(crate) use heartbeat::LONGEST as LONGEST_HEARTBEAT;
 use pick::Pick;

@@ -22,14 +22,14 @@
 //!
 //! Differs from LEDBAT++: the target is 1 to 5 ms instead of 60 ms, since a queue that holds 5 ms never shows 60; the reduction is
 //! a ramp that begins below the target, so flows that disagree by some microseconds about the empty path still share (see
-//! [`crate::flow::marks`]); the smallest sample of a round counts, not of the last four; a link that stays empty is filled faster.
+//! [`headwater_flow::marks`]); the smallest sample of a round counts, not of the last four; a link that stays empty is filled faster.
 
 use headwater_units::{Duration, PacketNumber, Packets, Theta, Time};
 use serde::{Deserialize, Serialize};
 
 use super::feedback::Feedback;
-pub use crate::flow::Yields;
-use crate::flow::rtt::WindowedMin;
+pub use headwater_flow::Yields;
+use headwater_flow::rtt::WindowedMin;
 
 /// The constants of the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ pub struct YieldingConfig {
     pub minimum_window: Packets,
     /// The window never grows above.
     pub maximum_window: Packets,
-    /// The target, as a part of the smallest round-trip time. 1/8: a quarter of [`crate::flow::marks::DelayMark::fraction`], so that
+    /// The target, as a part of the smallest round-trip time. 1/8: a quarter of [`headwater_flow::marks::DelayMark::fraction`], so that
     /// gentle flows yield before other flows see the first mark by delay.
     pub target_fraction: f64,
     /// The target is never smaller. 1 ms: half of it is about what schedulers of idle hosts add to every sample of a round.
@@ -119,13 +119,6 @@ impl YieldingConfig {
 fn ramp(queueing: Duration, target: Duration) -> f64 {
     let target = target.as_secs_f64();
     ((queueing.as_secs_f64() - 0.5 * target) / (2.0 * target)).clamp(0.0, 1.0)
-}
-
-impl Yields {
-    /// All of them.
-    pub fn total(&self) -> u64 {
-        self.to_delay + self.to_marks + self.to_loss
-    }
 }
 
 /// Congestion control of one gentle flow.

@@ -5,7 +5,7 @@ use headwater_units::{BitRate, Bytes, Duration};
 use headwater_wire::{Precedence, RateTerms, TransferOrder};
 use serde::{Deserialize, Serialize};
 
-use crate::flow::paths::Unanswered;
+use headwater_flow::paths::Unanswered;
 
 /// Configuration of the source of scheduled transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

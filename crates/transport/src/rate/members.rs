@@ -10,8 +10,8 @@ use headwater_units::{BitRate, Duration, FlowId, Time};
 
 use super::watch::{Heard, Watch};
 use super::{FallbackConfig, RateSourceConfig};
-use crate::flow::WhyFallback;
-use crate::flow::rtt::{Rtt, RttConfig};
+use headwater_flow::WhyFallback;
+use headwater_flow::rtt::{Rtt, RttConfig};
 
 /// The receivers that are served together. One alone is served by its own flow.
 #[derive(Debug)]

@@ -40,8 +40,8 @@ mod watch;
 
 use headwater_units::Duration;
 
-pub use crate::task::{RateReceiverConfig, Repair};
 pub use config::{FallbackConfig, ProbeConfig, RateSourceConfig};
+pub use headwater_flow::task::{RateReceiverConfig, Repair};
 pub(crate) use rate_flow::{Common, RateFlow};
 pub(crate) use rate_receiver::RateReceiver;
 

@@ -20,8 +20,8 @@ use super::reach::Reach;
 use super::supply::Supply;
 use super::transfer::{Plan, Transfer};
 use super::{OPENING_HELD, RateSourceConfig};
-use crate::flow::in_flight::AckOutcome;
-use crate::flow::{FlowCounters, FlowStats, Shared, SourceFlow, WhyFallback};
+use headwater_flow::in_flight::AckOutcome;
+use headwater_flow::{FlowCounters, FlowStats, Shared, SourceFlow, WhyFallback};
 
 /// Numbers between the last packet of a group that a member has answered, and the first of its own.
 const OWN_NUMBERS: u64 = 1 << 20;

@@ -30,12 +30,12 @@ use rand_chacha::ChaCha12Rng;
 
 use super::RateReceiverConfig;
 use super::feedback::Offered;
-use crate::task::blame::{Blame, Trust};
-use crate::task::ledger::Ledger;
-use crate::task::outbox::Outbox;
-use crate::task::{ReceiverConfig, SessionConfig, SessionStats};
 use crate::{Bind, DecodeFailure, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 use flow::Flow;
+use headwater_flow::task::blame::{Blame, Trust};
+use headwater_flow::task::ledger::Ledger;
+use headwater_flow::task::outbox::Outbox;
+use headwater_flow::task::{ReceiverConfig, SessionConfig, SessionStats};
 use lacking::Nacks;
 
 /// One transfer.

@@ -4,8 +4,8 @@ use headwater_machine::{Output, Packet};
 use headwater_units::{Duration, FlowId, PathId, Time};
 use headwater_wire::{Body, Class};
 
-use crate::flow::Shared;
-use crate::flow::paths::{PathNews, Paths, Unanswered};
+use headwater_flow::Shared;
+use headwater_flow::paths::{PathNews, Paths, Unanswered};
 
 /// The path to one receiver, or to a group.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use headwater_units::{BlockIndex, ESI_LIMIT, Esi, FlowId, Geometry, SymbolId};
 use headwater_wire::Missing;
 
 use crate::SourceEvent;
-use crate::flow::blocks::BlockTable;
+use headwater_flow::blocks::BlockTable;
 
 /// Blocks that may be repaired at a time. A receiver that is refused asks again.
 const MOST_BLOCKS: usize = 1024;

@@ -27,7 +27,7 @@ use super::supply::Supply;
 use super::watch::Heard;
 use super::{OPENING_HELD, RateSourceConfig};
 use crate::SourceEvent;
-use crate::flow::WhyFallback;
+use headwater_flow::WhyFallback;
 
 /// A FIN is said this often, since nobody confirms it.
 const FIN_TRIES: u32 = 6;

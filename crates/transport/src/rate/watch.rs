@@ -6,8 +6,8 @@
 use headwater_units::{Duration, Time};
 
 use super::FallbackConfig;
-use crate::flow::WhyFallback;
-use crate::flow::rtt::WindowedMin;
+use headwater_flow::WhyFallback;
+use headwater_flow::rtt::WindowedMin;
 
 /// So many long round trips in a row at least: one may be a host's that was stopped.
 const LONG_ONES: u32 = 3;

@@ -20,12 +20,12 @@ use headwater_wire::{Delivery, FlowGrant, Outcome, SpreadRule, ToReceiver};
 use crate::pull::Ask;
 use crate::pull::queue::PullQueue;
 use crate::push::receiver::room_for;
-use crate::task::session::{Granted, TaskSession, Told};
-use crate::task::side::HandedOn;
-use crate::task::{
+use crate::transports::Side;
+use headwater_flow::task::session::{Granted, TaskSession, Told};
+use headwater_flow::task::side::HandedOn;
+use headwater_flow::task::{
     FromFetch, ReceiverCommand, ReceiverConfig, ReceiverEvent, ReceiverFailure, ReceiverStats,
 };
-use crate::transports::Side;
 
 /// What each source is to push unasked to a receiver whose trees were forgotten, in symbols (SCDP §III-D, IW).
 const INSTEAD_OF_TREES: u16 = 64;

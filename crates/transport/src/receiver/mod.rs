@@ -14,6 +14,6 @@ mod receivers;
 
 pub use receivers::{HostReceiverConfig, Receivers};
 
-pub use crate::task::{
+pub use headwater_flow::task::{
     Bind, DecodeFailure, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure, ToFetch,
 };

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use super::fetch::Fetch;
 use crate::pull::Ask;
 use crate::pull::queue::{PullConfig, PullQueue};
-use crate::task::{ReceiverConfig, ReceiverStats};
 use crate::{FromFetch, ReceiverCommand, ReceiverEvent, ToFetch};
+use headwater_flow::task::{ReceiverConfig, ReceiverStats};
 
 /// Configuration of a host's receiving machine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

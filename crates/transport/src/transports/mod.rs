@@ -10,22 +10,22 @@ use headwater_units::{
 };
 use headwater_wire::{Body, Delivery, FlowGrant, Push};
 
-use crate::flow::in_flight::AckOutcome;
-use crate::flow::{FlowStats, Shared, SourceFlow};
 use crate::pull::queue::PullQueue;
 use crate::pull::{self, Ask, PullFlow};
 use crate::push::PushFlow;
 use crate::push::receiver::Receiver;
 use crate::rate::{self, RateFlow, RateReceiver};
-use crate::task::asking::Asking;
-use crate::task::blame::Trust;
-use crate::task::ledger::Ledger;
-use crate::task::session::Progress;
-use crate::task::side::{FetchSide, HandedOn};
-use crate::task::{ReceiverConfig, ReceiverStats};
 use crate::tree::{Deals, TreeFlow, TreeReceiver, TreeReceiverConfig};
 use crate::{FromFetch, ReceiverCommand, ReceiverFailure};
 pub use config::SourceConfig;
+use headwater_flow::in_flight::AckOutcome;
+use headwater_flow::task::asking::Asking;
+use headwater_flow::task::blame::Trust;
+use headwater_flow::task::ledger::Ledger;
+use headwater_flow::task::session::Progress;
+use headwater_flow::task::side::{FetchSide, HandedOn};
+use headwater_flow::task::{ReceiverConfig, ReceiverStats};
+use headwater_flow::{FlowStats, Shared, SourceFlow};
 
 /// One flow of a source. Boxed, because the table of flows moves them.
 #[derive(Debug)]

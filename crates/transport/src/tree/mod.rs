@@ -26,9 +26,9 @@ mod signalling;
 mod tree_flow;
 mod tree_receiver;
 
-pub use crate::flow::TreeStats;
-pub use crate::task::{Asks, TreeReceiverConfig};
 pub use config::TreeSourceConfig;
+pub use headwater_flow::TreeStats;
+pub use headwater_flow::task::{Asks, TreeReceiverConfig};
 pub use liveness::{Heartbeat, Liveness};
 pub use rate::{RateConfig, TreeRate};
 pub use signalling::{Say, Signalling, SignallingConfig};

@@ -22,8 +22,8 @@ use headwater_wire::{Announcement, Body, Class, FlowRole, NEXT, Push, SymbolHead
 
 use super::{TreeRate, TreeSourceConfig};
 use crate::SourceEvent;
-use crate::flow::in_flight::AckOutcome;
-use crate::flow::{FlowCounters, FlowStats, Shared, SourceFlow, TreeStats};
+use headwater_flow::in_flight::AckOutcome;
+use headwater_flow::{FlowCounters, FlowStats, Shared, SourceFlow, TreeStats};
 
 /// However long a driver was away, it makes up for no more than this: a quarter of what devices keep of a tree on the testbed (512 KB,
 /// Datacast §VII-B), so that whoever is behind afterwards still finds there what it asks for.

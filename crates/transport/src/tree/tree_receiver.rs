@@ -19,9 +19,9 @@ use headwater_units::{BlockIndex, Duration, Esi, FlowId, Geometry, PathId, Symbo
 use headwater_wire::{Announcement, Body, Class, FlowGrant, NEXT};
 
 use super::TreeReceiverConfig;
-use crate::flow::rtt::Rtt;
-use crate::task::Asks;
-use crate::task::asking::{Asker, AskerCounts, Lacks};
+use headwater_flow::rtt::Rtt;
+use headwater_flow::task::Asks;
+use headwater_flow::task::asking::{Asker, AskerCounts, Lacks};
 
 /// Counts of one tree at a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

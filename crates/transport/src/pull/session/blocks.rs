@@ -21,9 +21,9 @@ use core::ops::Range;
 use headwater_units::{BlockIndex, Geometry, SymbolId};
 
 use super::flow::Flow;
-use crate::task::blame::Blame;
-use crate::task::ledger::Ledger;
-use block::{Asked, Block, FlowView, Run};
+use block::{Asked, AskedBlock, Block, FlowView, Run};
+use headwater_flow::task::blame::Blame;
+use headwater_flow::task::ledger::Ledger;
 
 /// All blocks of a task.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use super::blocks::Blocks;
 use super::flow::Overdue;
 use super::{Ask, Phase, Session, Why};
 use crate::pull::queue::PullQueue;
-use crate::task::close_handshake::{Stand, Step};
 use crate::{ReceiverEvent, ReceiverFailure};
+use headwater_flow::task::close_handshake::{Stand, Step};
 
 impl Session {
     // ---- the end

@@ -12,9 +12,9 @@ use headwater_wire::{FlowGrant, FlowView};
 use super::expected::{Came, Expected};
 use super::numbers::{Lost, Numbers, Seen};
 use super::{SessionConfig, SessionFlow};
-use crate::flow::rtt::Rtt;
-use crate::task::brought::Brought;
-use crate::task::close_handshake::Stand;
+use headwater_flow::rtt::Rtt;
+use headwater_flow::task::brought::Brought;
+use headwater_flow::task::close_handshake::Stand;
 
 /// A silent flow's next question waits at most so many times longer than its first, as a power of two.
 const MOST_DOUBLINGS: u32 = 8;

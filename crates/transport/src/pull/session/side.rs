@@ -9,12 +9,12 @@ use headwater_wire::{Delivery, FlowGrant};
 use super::blocks::Blocks;
 use super::{Ask, Session};
 use crate::pull::queue::PullQueue;
-use crate::task::blame::Trust;
-use crate::task::ledger::Ledger;
-use crate::task::session::Progress;
-use crate::task::side::{FetchSide, HandedOn};
-use crate::task::{ReceiverStats, SessionConfig};
 use crate::{FromFetch, ReceiverCommand, ReceiverFailure};
+use headwater_flow::task::blame::Trust;
+use headwater_flow::task::ledger::Ledger;
+use headwater_flow::task::session::Progress;
+use headwater_flow::task::side::{FetchSide, HandedOn};
+use headwater_flow::task::{ReceiverStats, SessionConfig};
 
 impl FetchSide for Session {
     type Host = PullQueue<Ask>;

@@ -1,4 +1,4 @@
-//! A flow's part in the discovery of its path's MTU ([`crate::flow::path_mtu`]): when to doubt, what follows.
+//! A flow's part in the discovery of its path's MTU ([`headwater_flow::path_mtu`]): when to doubt, what follows.
 //!
 //! ```text
 //!   first symbols unanswered although the address has answered, or a retransmission timeout
@@ -16,8 +16,8 @@ use headwater_units::{Duration, Time};
 use headwater_wire::{Body, ProbeAck};
 
 use super::PushFlow;
-use crate::flow::path_mtu::PathMtu;
-use crate::flow::{Shared, SourceFlow};
+use headwater_flow::path_mtu::PathMtu;
+use headwater_flow::{Shared, SourceFlow};
 
 /// The ACK of the first symbols may take so much longer than the answer to a challenge: an ACK delay and a host that is
 /// busy.

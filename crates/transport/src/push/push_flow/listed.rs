@@ -14,7 +14,7 @@ use headwater_wire::{MAX_WORK, Work};
 
 use super::esi_set::EsiSet;
 use super::pick::{Pick, Upcoming};
-use crate::flow::blocks::BlockTable;
+use headwater_flow::blocks::BlockTable;
 
 /// Blocks of which something was sent and that are still listed. More would be a gigabyte that was sent and not
 /// decoded; the flow waits for the receiver to catch up.

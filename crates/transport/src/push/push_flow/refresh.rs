@@ -9,7 +9,7 @@
 
 use headwater_units::{Duration, Time};
 
-use crate::flow::marks::DelayMark;
+use headwater_flow::marks::DelayMark;
 
 /// Packets that stay in flight meanwhile: enough to keep samples coming (kMinPipeCwnd of BBR).
 const FEW: usize = 4;

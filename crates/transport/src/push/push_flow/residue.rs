@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use headwater_units::{BlockIndex, ESI_LIMIT, Esi, Geometry, SymbolId};
 
 use super::pick::{Pick, Upcoming};
-use crate::flow::blocks::BlockTable;
+use headwater_flow::blocks::BlockTable;
 
 /// Symbols beyond K that a block needs to decode: footnote 1 of §III-A, SCDP §II.
 const OVERHEAD: u32 = 2;

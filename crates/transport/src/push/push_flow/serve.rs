@@ -6,10 +6,10 @@ use headwater_wire::{Body, Push};
 
 use super::PushFlow;
 use super::state::By;
-use crate::flow::in_flight::AckOutcome;
-use crate::flow::pacer::slack_of;
-use crate::flow::{FlowCounters, FlowStats, QUANTUM, Shared, SourceFlow};
 use crate::push::stripe_window::LATE_PARTS;
+use headwater_flow::in_flight::AckOutcome;
+use headwater_flow::pacer::slack_of;
+use headwater_flow::{FlowCounters, FlowStats, QUANTUM, Shared, SourceFlow};
 
 impl SourceFlow for PushFlow {
     type Common = ();

@@ -8,8 +8,8 @@ use headwater_units::{Duration, PacketNumber, Packets};
 use headwater_wire::{Class, Start, on_the_wire};
 
 use super::PushFlow;
-use crate::flow::Shared;
 use crate::push::first_window::{MOST, first_window};
+use headwater_flow::Shared;
 
 /// Up to so many first windows a task is small.
 const FEW: f64 = 16.0;

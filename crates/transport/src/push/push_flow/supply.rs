@@ -7,10 +7,10 @@ use headwater_wire::{Ack, Assign};
 
 use super::pick::Pick;
 use super::work::Work;
-use crate::flow::Shared;
-use crate::flow::blocks::BlockTable;
-use crate::flow::in_flight::{AckOutcome, InFlight, Sent};
 use crate::push::{LostSymbols, PushFlowConfig};
+use headwater_flow::Shared;
+use headwater_flow::blocks::BlockTable;
+use headwater_flow::in_flight::{AckOutcome, InFlight, Sent};
 
 /// The supply of one flow.
 #[derive(Debug)]

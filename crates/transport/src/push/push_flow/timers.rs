@@ -2,7 +2,7 @@
 
 use headwater_units::{Duration, Time};
 
-use crate::flow::rtt::Rtt;
+use headwater_flow::rtt::Rtt;
 
 /// Those that watch what is in flight.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@ use headwater_wire::{Ack, Assignment};
 use super::listed::Listed;
 use super::pick::{Pick, Upcoming};
 use super::residue::Residue;
-use crate::flow::blocks::BlockTable;
+use headwater_flow::blocks::BlockTable;
 
 /// The work of one flow.
 #[derive(Clone, Debug)]

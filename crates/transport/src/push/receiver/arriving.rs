@@ -9,7 +9,7 @@ use super::flow::Flow;
 use super::{Receiver, spread};
 use crate::ReceiverEvent;
 use crate::push::LOOK_AHEAD;
-use crate::task::outbox::Outbox;
+use headwater_flow::task::outbox::Outbox;
 
 /// Of so many arrivals lately the flows' parts are taken, when it is estimated what each still owes of a block: one to
 /// two blocks of a thousand symbols.

@@ -15,8 +15,8 @@ use headwater_wire::SpreadRule;
 
 use super::flow::Flow;
 use super::stripes::Stripe;
-use crate::task::blame::Blame;
-use crate::task::ledger::{self, Here, Ledger};
+use headwater_flow::task::blame::Blame;
+use headwater_flow::task::ledger::{self, Here, Ledger};
 
 /// A part of a block that one flow was asked for: the ESIs `range`, of which `missing` have not come.
 #[derive(Debug)]

@@ -7,9 +7,9 @@ use headwater_wire::{FinReason, SpreadRule};
 
 use super::blocks::Blocks;
 use super::{Flow, Receiver};
-use crate::task::blame::Blame;
-use crate::task::ledger::Ledger;
 use crate::{DecodeFailure, ReceiverEvent, ReceiverFailure};
+use headwater_flow::task::blame::Blame;
+use headwater_flow::task::ledger::Ledger;
 
 impl Receiver {
     pub(super) fn start(&mut self, now: Time, wanted: Range<u32>, have: &[BlockIndex], is_running: bool) {

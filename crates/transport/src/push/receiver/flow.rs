@@ -14,7 +14,7 @@ use headwater_wire::FlowGrant;
 use super::acks::Acks;
 use super::rate::Rate;
 use crate::push::push_flow::LONGEST_HEARTBEAT;
-use crate::task::close_handshake::Stand;
+use headwater_flow::task::close_handshake::Stand;
 
 /// A flow that never answered is asked again after this long, doubled each time.
 const FIRST_RETRY: Duration = Duration::from_millis(30);

@@ -29,14 +29,14 @@ use headwater_machine::{Output, SortedMap};
 use headwater_units::{BitRate, Bytes, FetchId, FlowId, Geometry, Time};
 use headwater_wire::{Assign, Assignment, Body, Delivery, FinReason, FlowGrant, MarkSignal, SpreadRule};
 
-use crate::task::blame::Trust;
-use crate::task::close_handshake::Step;
-use crate::task::outbox::Outbox;
-pub use crate::task::{FlowStats, ReceiverConfig, ReceiverStats};
 use crate::{Bind, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 use acks::AckWaits;
 use blocks::{Blocks, Inflow};
 use flow::Flow;
+use headwater_flow::task::blame::Trust;
+use headwater_flow::task::close_handshake::Step;
+use headwater_flow::task::outbox::Outbox;
+pub use headwater_flow::task::{FlowStats, ReceiverConfig, ReceiverStats};
 pub(crate) use narrow::room_for;
 use stripes::{Stripe, Stripes};
 

@@ -1,4 +1,4 @@
-//! A path that does not carry the task's symbols (RFC 8899; the search itself is the source's: [`crate::flow::path_mtu`]).
+//! A path that does not carry the task's symbols (RFC 8899; the search itself is the source's: [`headwater_flow::path_mtu`]).
 //!
 //! ```text
 //!   source: Probe { fits } --> room := what fits; every flow ended, the task left (Fin)
@@ -17,7 +17,7 @@ use headwater_wire::{Body, FinReason, Probe, ProbeAck, SYMBOL_OVERHEAD};
 
 use super::{Flow, Receiver};
 
-/// Less room than this is not believed: that of MIN_PLPMTU, 548 bytes ([`crate::flow::path_mtu::PathMtuConfig::least`]).
+/// Less room than this is not believed: that of MIN_PLPMTU, 548 bytes ([`headwater_flow::path_mtu::PathMtuConfig::least`]).
 const LEAST_ROOM: u16 = 548 - SYMBOL_OVERHEAD as u16;
 
 impl Receiver {

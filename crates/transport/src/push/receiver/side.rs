@@ -7,14 +7,14 @@ use headwater_wire::{FlowGrant, FlowView};
 use super::blocks::Blocks;
 use super::flow::Flow;
 use super::{Receiver, flow_stats, rate_of};
-use crate::flow::pacer::slack_of;
 use crate::push::stripe_window::LATE_PARTS;
-use crate::task::ReceiverStats;
-use crate::task::blame::Trust;
-use crate::task::ledger::Ledger;
-use crate::task::session::Progress;
-use crate::task::side::{FetchSide, HandedOn};
 use crate::{FromFetch, ReceiverCommand, ReceiverFailure};
+use headwater_flow::pacer::slack_of;
+use headwater_flow::task::ReceiverStats;
+use headwater_flow::task::blame::Trust;
+use headwater_flow::task::ledger::Ledger;
+use headwater_flow::task::session::Progress;
+use headwater_flow::task::side::{FetchSide, HandedOn};
 
 impl FetchSide for Receiver {
     type Host = ();

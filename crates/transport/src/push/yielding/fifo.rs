@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use headwater_units::{Duration, PacketNumber, Packets, Theta, Time};
 
 use super::{Yielding, YieldingConfig, Yields};
-use crate::flow::marks::DelayMark;
 use crate::push::wfcc::{Feedback, Wfcc, WfccConfig};
+use headwater_flow::marks::DelayMark;
 
 /// Flows that go by delay look for the empty path together, as `push_flow/refresh.rs` has them do in the end.
 const LOOK_EVERY: Duration = Duration::from_secs(5);

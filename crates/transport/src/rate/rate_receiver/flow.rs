@@ -10,9 +10,9 @@ use headwater_wire::{FlowGrant, FlowView, RateFeedback, RateUnit, Scheduling};
 use super::super::arrivals::Arrivals;
 use super::super::feedback::Feedback;
 use super::super::{OPENING_HELD, RateReceiverConfig};
-use crate::task::SessionFlow;
-use crate::task::brought::Brought;
-use crate::task::close_handshake::Stand;
+use headwater_flow::task::SessionFlow;
+use headwater_flow::task::brought::Brought;
+use headwater_flow::task::close_handshake::Stand;
 
 /// The word that opens a flow is said again after this long, doubled each time up to [`LONGEST_PATIENCE`].
 const OPENS_AGAIN: Duration = Duration::from_millis(20);

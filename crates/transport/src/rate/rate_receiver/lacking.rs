@@ -16,7 +16,7 @@ use rand_chacha::ChaCha12Rng;
 
 use super::super::Repair;
 use super::LEAST_WAIT;
-use crate::task::ledger::{Here, Ledger};
+use headwater_flow::task::ledger::{Here, Ledger};
 
 /// NACKs of the same are at most so many times further apart than the first two, as a power of two, and at most this far.
 const MOST_DOUBLINGS: u32 = 10;

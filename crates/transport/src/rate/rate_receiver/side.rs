@@ -6,13 +6,13 @@ use headwater_wire::{Body, FlowGrant, Nack};
 
 use super::flow::GROUP_LIVES;
 use super::{RateReceiver, lacking};
-use crate::task::ReceiverStats;
-use crate::task::blame::Trust;
-use crate::task::close_handshake::Step;
-use crate::task::ledger::Ledger;
-use crate::task::session::Progress;
-use crate::task::side::{FetchSide, HandedOn};
 use crate::{FromFetch, ReceiverCommand, ReceiverFailure};
+use headwater_flow::task::ReceiverStats;
+use headwater_flow::task::blame::Trust;
+use headwater_flow::task::close_handshake::Step;
+use headwater_flow::task::ledger::Ledger;
+use headwater_flow::task::session::Progress;
+use headwater_flow::task::side::{FetchSide, HandedOn};
 
 impl RateReceiver {
     /// Says what is due, or else when something will be.

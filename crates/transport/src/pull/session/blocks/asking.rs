@@ -7,7 +7,7 @@ use headwater_units::{BlockIndex, ESI_LIMIT, SymbolId};
 use headwater_wire::Want;
 
 use super::Blocks;
-use super::block::{Block, FlowView, OWN_REPAIR, Run};
+use super::block::{AskedBlock, Block, FlowView, OWN_REPAIR, Run};
 use crate::pull::class_of;
 
 /// A run that is this long goes on as another one: a want counts in 16 bits.

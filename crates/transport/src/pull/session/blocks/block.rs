@@ -4,7 +4,7 @@ use headwater_units::{FlowId, NodeId, SymbolId};
 
 use super::Arrival;
 use crate::pull::{class_of, part};
-use crate::task::ledger;
+use headwater_flow::task::ledger;
 
 /// Where a detached receiver's runs begin in blocks of which it has a part: above everything that a group was sent.
 pub(super) const OWN_REPAIR: u32 = 1 << 20;
@@ -93,16 +93,32 @@ impl Asked {
     }
 }
 
-impl Block {
+/// What is wanted of a block, and of whom.
+pub(super) trait AskedBlock {
     /// Symbols that nobody was asked for.
+    fn needs(&self) -> u32;
+
+    /// A symbol of it is here.
+    fn take(&mut self, from: usize, place: &FlowView, symbol: SymbolId) -> Arrival;
+
+    /// Whether a flow may be asked for its symbols: any, unless it is asked of one alone.
+    fn may_be_asked_of(&self, place: usize, places: &[FlowView]) -> bool;
+
+    /// Whether source symbols are left that this source would be asked for.
+    fn has_part_left(&self, place: usize, index: u8, of: u8) -> bool;
+
+    /// Whether what is needed is so little that each of the other sources, which are busy with it, need bring only one more.
+    fn is_left_to_others(&self, place: usize, places: &[FlowView]) -> bool;
+}
+
+impl AskedBlock for Block {
     #[inline]
-    pub(super) fn needs(&self) -> u32 {
+    fn needs(&self) -> u32 {
         self.here.missing().saturating_sub(self.asked.coming)
     }
 
-    /// A symbol of it is here.
     #[inline]
-    pub(super) fn take(&mut self, from: usize, place: &FlowView, symbol: SymbolId) -> Arrival {
+    fn take(&mut self, from: usize, place: &FlowView, symbol: SymbolId) -> Arrival {
         if !self.here.trial.admits(place.flow) || !self.here.insert(symbol.esi.0) {
             return Arrival::Useless;
         }
@@ -113,8 +129,7 @@ impl Block {
         if self.here.missing() > 0 { Arrival::Kept } else { Arrival::Complete }
     }
 
-    /// Whether a flow may be asked for its symbols: any, unless it is asked of one alone.
-    pub(super) fn may_be_asked_of(&self, place: usize, places: &[FlowView]) -> bool {
+    fn may_be_asked_of(&self, place: usize, places: &[FlowView]) -> bool {
         match self.here.trial.sole_source() {
             _ if !self.here.trial.has_sole_source() => true,
             Some(turn) => turn == places[place].flow,
@@ -122,16 +137,14 @@ impl Block {
         }
     }
 
-    /// Whether source symbols are left that this source would be asked for.
     #[inline]
-    pub(super) fn has_part_left(&self, place: usize, index: u8, of: u8) -> bool {
+    fn has_part_left(&self, place: usize, index: u8, of: u8) -> bool {
         let asked = self.asked.runs.get(place).map_or(0, |run| run.gone + run.coming);
         let class = class_of(self.number, index, of);
         asked < part(self.here.source_symbols(), class, of)
     }
 
-    /// Whether what is needed is so little that each of the other sources, which are busy with it, need bring only one more.
-    pub(super) fn is_left_to_others(&self, place: usize, places: &[FlowView]) -> bool {
+    fn is_left_to_others(&self, place: usize, places: &[FlowView]) -> bool {
         let others = places.iter().enumerate().filter(|&(other, it)| {
             other != place && self.asked.coming_from(other) > 0 && self.has_part_left(other, it.index, it.of)
         });

@@ -15,7 +15,7 @@ use super::rtt::WindowedMin;
 
 /// The path of a flow, and one that it may move to.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Paths {
+pub struct Paths {
     current: Option<Known>,
     candidate: Option<Known>,
     /// A path that need not be challenged.
@@ -43,7 +43,7 @@ pub enum Unanswered {
 
 impl Unanswered {
     /// Number of packets of `packet` bytes that may be sent after `came` bytes have arrived.
-    pub(crate) fn earned(self, came: u64, packet: u64) -> u64 {
+    pub fn earned(self, came: u64, packet: u64) -> u64 {
         match self {
             Unanswered::Packets(_) => 0,
             Unanswered::Times(times) => times * came / packet.max(1),
@@ -53,7 +53,7 @@ impl Unanswered {
 
 /// What to do after a datagram from the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PathNews {
+pub enum PathNews {
     /// Nothing.
     None,
     /// Send this nonce there.
@@ -64,7 +64,7 @@ pub(crate) enum PathNews {
 
 impl Paths {
     /// The controller vouches for this path: the receiver's connection has proved the address.
-    pub(crate) fn vouch(&mut self, path: PathId) {
+    pub fn vouch(&mut self, path: PathId) {
         self.vouched = Some(path);
         for known in self.current.iter_mut().chain(&mut self.candidate).filter(|known| known.path == path) {
             known.validated = true;
@@ -73,7 +73,7 @@ impl Paths {
 
     /// An assignment or a pull came over `path`, or the echo of a nonce: what only a receiver says that wants to be sent to
     /// where it is.
-    pub(crate) fn on_opening(
+    pub fn on_opening(
         &mut self,
         path: PathId,
         nonce: Option<u64>,
@@ -100,7 +100,7 @@ impl Paths {
 
     /// Something else came over `path`: challenge it unless it has answered. The answer to an assignment may be lost,
     /// and the receiver, which has got symbols, need not repeat its assignment.
-    pub(crate) fn on_other(&mut self, path: PathId, rng: &mut impl RngCore) -> PathNews {
+    pub fn on_other(&mut self, path: PathId, rng: &mut impl RngCore) -> PathNews {
         match (&self.current, &mut self.candidate) {
             (None, _) => PathNews::None,
             (Some(current), _) if current.path == path && current.validated => PathNews::None,
@@ -111,17 +111,17 @@ impl Paths {
     }
 
     /// The path in use and its nonce, while it has not answered.
-    pub(crate) fn unanswered(&self) -> Option<(PathId, u64)> {
+    pub fn unanswered(&self) -> Option<(PathId, u64)> {
         self.current.filter(|k| !k.validated).map(|k| (k.path, k.nonce))
     }
 
     /// Where to send.
-    pub(crate) fn current(&self) -> Option<PathId> {
+    pub fn current(&self) -> Option<PathId> {
         self.current.map(|k| k.path)
     }
 
     /// Number of packets that may still be sent there before it has answered.
-    pub(crate) fn allowance(&self, unanswered: Unanswered) -> u64 {
+    pub fn allowance(&self, unanswered: Unanswered) -> u64 {
         match (self.current, unanswered) {
             (None, _) => 0,
             (Some(k), _) if k.validated => u64::MAX,
@@ -131,7 +131,7 @@ impl Paths {
     }
 
     /// A packet goes there.
-    pub(crate) fn on_sent(&mut self) {
+    pub fn on_sent(&mut self) {
         if let Some(k) = &mut self.current {
             k.sent += 1;
         }
@@ -149,7 +149,7 @@ impl Known {
 /// standing queue never sees the empty path, and would take the queue for it; and how long a datagram may be, if that is
 /// less than was wanted.
 #[derive(Clone, Debug)]
-pub(crate) struct PathMemory {
+pub struct PathMemory {
     receivers: BTreeMap<NodeId, Remembered>,
     most: usize,
     window: Duration,
@@ -163,7 +163,8 @@ struct Remembered {
 }
 
 impl PathMemory {
-    pub(crate) fn new(most: usize, window: Duration) -> Self {
+    /// Nothing is known yet of any path; of so many receivers at most, round-trip times of the last `window`.
+    pub fn new(most: usize, window: Duration) -> Self {
         PathMemory { receivers: BTreeMap::new(), most, window }
     }
 
@@ -176,17 +177,17 @@ impl PathMemory {
     }
 
     /// The smallest sample, if there is one.
-    pub(crate) fn min(&self, receiver: NodeId) -> Option<Duration> {
+    pub fn min(&self, receiver: NodeId) -> Option<Duration> {
         self.receivers.get(&receiver).and_then(|known| known.min.get())
     }
 
     /// What is known of the path's MTU; nothing where it carries all that was wanted so far.
-    pub(crate) fn mtu(&self, receiver: NodeId) -> Option<KnownMtu> {
+    pub fn mtu(&self, receiver: NodeId) -> Option<KnownMtu> {
         self.receivers.get(&receiver).and_then(|known| known.mtu)
     }
 
     /// Remembers, or forgets, a path's MTU.
-    pub(crate) fn set_mtu(&mut self, now: Time, receiver: NodeId, mtu: Option<KnownMtu>) {
+    pub fn set_mtu(&mut self, now: Time, receiver: NodeId, mtu: Option<KnownMtu>) {
         if mtu.is_some() || self.receivers.contains_key(&receiver) {
             self.of(now, receiver).mtu = mtu;
         }
@@ -211,14 +212,14 @@ const LOOKS: u64 = 1000;
 /// The smallest round-trip time of [`PathMemory`], as one flow knows it. The memory is asked when a sample is news, else now and then:
 /// it is a table of all receivers.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct KnownMin {
+pub struct KnownMin {
     /// It, and until when that will do.
     known: Option<(Duration, Time)>,
 }
 
 impl KnownMin {
     /// Takes a sample and returns the smallest.
-    pub(crate) fn on_sample(
+    pub fn on_sample(
         &mut self,
         now: Time,
         sample: Duration,

@@ -17,7 +17,7 @@ const SUSPICIONS: u32 = 3;
 
 /// The conclusion from a failed hash.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Blame {
+pub enum Blame {
     /// One source sent all of it: the liar.
     Liar(NodeId),
     /// One of several; the block is to be asked of one alone.
@@ -26,7 +26,7 @@ pub(crate) enum Blame {
 
 /// The sources that took part in one block.
 #[derive(Debug, Default)]
-pub(crate) struct Trial {
+pub struct Trial {
     /// Senders of the symbols that are here.
     contributors: Vec<Contributor>,
     /// After a failed hash: symbols are taken from one flow alone.
@@ -50,7 +50,7 @@ struct SoleSource {
 
 impl Trial {
     /// A symbol of the block came from this source; `hearsay`: by way of others, who pass on what they cannot verify.
-    pub(crate) fn on_symbol(&mut self, flow: FlowId, node: NodeId, hearsay: bool) {
+    pub fn on_symbol(&mut self, flow: FlowId, node: NodeId, hearsay: bool) {
         match self.contributors.iter_mut().find(|known| known.flow == flow) {
             Some(known) => known.hearsay &= hearsay,
             None => self.contributors.push(Contributor { flow, node, hearsay }),
@@ -58,23 +58,23 @@ impl Trial {
     }
 
     /// Whether the block is asked of one flow alone.
-    pub(crate) fn has_sole_source(&self) -> bool {
+    pub fn has_sole_source(&self) -> bool {
         self.sole.is_some()
     }
 
     /// Of which, once somebody took it.
-    pub(crate) fn sole_source(&self) -> Option<FlowId> {
+    pub fn sole_source(&self) -> Option<FlowId> {
         self.sole.as_ref()?.flow
     }
 
     /// Whether a flow's symbols are taken.
     #[inline]
-    pub(crate) fn admits(&self, flow: FlowId) -> bool {
+    pub fn admits(&self, flow: FlowId) -> bool {
         self.sole.as_ref().is_none_or(|sole| sole.flow == Some(flow))
     }
 
     /// The flow is asked for symbols of the block: all of them, if it is asked of one alone.
-    pub(crate) fn give(&mut self, flow: FlowId) {
+    pub fn give(&mut self, flow: FlowId) {
         if let Some(sole) = &mut self.sole {
             sole.flow = Some(flow);
         }
@@ -114,7 +114,7 @@ impl Trial {
     }
 
     /// The block came right. Returns who took part when it failed before, but not now: whom that makes suspicious.
-    pub(crate) fn on_verified(&self) -> BTreeSet<NodeId> {
+    pub fn on_verified(&self) -> BTreeSet<NodeId> {
         let Some(sole) = &self.sole else { return BTreeSet::new() };
         let takes_part = |node: &NodeId| self.contributors.iter().any(|it| it.node == *node);
         sole.suspects.iter().filter(|node| !takes_part(node)).copied().collect()
@@ -123,14 +123,14 @@ impl Trial {
 
 /// The sources that a task trusts.
 #[derive(Debug, Default)]
-pub(crate) struct Trust {
+pub struct Trust {
     suspicions: BTreeMap<NodeId, u32>,
     distrusted: BTreeSet<NodeId>,
 }
 
 impl Trust {
     /// A block came right without them ([`Trial::on_verified`]). Returns who was suspicious once too often.
-    pub(crate) fn suspect(&mut self, nodes: BTreeSet<NodeId>) -> Vec<NodeId> {
+    pub fn suspect(&mut self, nodes: BTreeSet<NodeId>) -> Vec<NodeId> {
         let suspicions = &mut self.suspicions;
         let mut is_too_much = |node: &NodeId| {
             let count = suspicions.entry(*node).or_default();
@@ -141,12 +141,12 @@ impl Trust {
     }
 
     /// Nothing of this source is believed any more; false if nothing was before.
-    pub(crate) fn distrust(&mut self, node: NodeId) -> bool {
+    pub fn distrust(&mut self, node: NodeId) -> bool {
         self.distrusted.insert(node)
     }
 
     /// Whether nothing of it is believed.
-    pub(crate) fn is_distrusted(&self, node: NodeId) -> bool {
+    pub fn is_distrusted(&self, node: NodeId) -> bool {
         self.distrusted.contains(&node)
     }
 }

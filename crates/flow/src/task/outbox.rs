@@ -10,7 +10,7 @@ use super::commands::{FromFetch, ReceiverEvent};
 
 /// In order, but for a symbol to keep, which is the first output of all.
 #[derive(Debug)]
-pub(crate) struct Outbox {
+pub struct Outbox {
     fetch: FetchId,
     outputs: VecDeque<Output<FromFetch>>,
     /// Most symbols cause no other output, and so none goes through the queue.
@@ -18,41 +18,46 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    pub(crate) fn new(fetch: FetchId) -> Self {
+    /// The empty outbox of a fetch.
+    pub fn new(fetch: FetchId) -> Self {
         Outbox { fetch, outputs: VecDeque::new(), keep: None }
     }
 
+    /// Whether nothing waits for the driver.
     #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.keep.is_none() && self.outputs.is_empty()
     }
 
+    /// The driver is told this.
     #[inline]
-    pub(crate) fn event(&mut self, event: ReceiverEvent) {
+    pub fn event(&mut self, event: ReceiverEvent) {
         self.outputs.push_back(Output::Event(FromFetch(self.fetch, event)));
     }
 
     /// Says something to the source of a flow.
-    pub(crate) fn send(&mut self, path: PathId, flow: FlowId, body: Body) {
+    pub fn send(&mut self, path: PathId, flow: FlowId, body: Body) {
         self.outputs.push_back(Output::Transmit(Packet::of_flow(path, flow, Class::Control, body)));
     }
 
     /// The driver is to keep this symbol.
     #[inline]
-    pub(crate) fn keep(&mut self, flow: FlowId, symbol: SymbolId) {
+    pub fn keep(&mut self, flow: FlowId, symbol: SymbolId) {
         match self.is_empty() {
             true => self.keep = Some((flow, symbol)),
             false => self.event(ReceiverEvent::Symbol { flow, symbol }),
         }
     }
 
+    /// The symbol to keep, if one came.
     #[inline]
-    pub(crate) fn take_kept(&mut self) -> Option<(FlowId, SymbolId)> {
+    pub fn take_kept(&mut self) -> Option<(FlowId, SymbolId)> {
         self.keep.take()
     }
 
+    /// The next output.
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<Output<FromFetch>> {
+    pub fn pop(&mut self) -> Option<Output<FromFetch>> {
         match self.take_kept() {
             Some((flow, symbol)) => {
                 Some(Output::Event(FromFetch(self.fetch, ReceiverEvent::Symbol { flow, symbol })))

@@ -158,7 +158,7 @@ pub struct SessionFlow {
 
 impl ReceiverStats {
     /// What a session that asks for each symbol counted.
-    pub(crate) fn of_session(of: SessionStats, came_by: Delivery, symbol_size: u16) -> Self {
+    pub fn of_session(of: SessionStats, came_by: Delivery, symbol_size: u16) -> Self {
         let symbol = u64::from(symbol_size);
         ReceiverStats {
             blocks: of.blocks,

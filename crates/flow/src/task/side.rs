@@ -1,4 +1,4 @@
-//! The trait of a transport towards the fetch whose symbols it brings ([`crate::receiver`]).
+//! The trait of a transport towards the fetch whose symbols it brings (`headwater_transport::receiver`).
 
 use headwater_machine::{Output, Packet};
 use headwater_units::{Duration, FlowId, NodeId, SymbolId, Time};
@@ -12,17 +12,18 @@ use super::session::Progress;
 
 /// What a transport hands over to the one that goes on with the object.
 #[derive(Debug, Default)]
-pub(crate) struct HandedOn {
+pub struct HandedOn {
     /// What is here, once it is known what is wanted.
-    pub(crate) ledger: Option<Ledger<()>>,
-    pub(crate) trust: Trust,
+    pub ledger: Option<Ledger<()>>,
+    /// Who has sent wrong symbols.
+    pub trust: Trust,
     /// Flows that are bound.
-    pub(crate) bound: Vec<FlowId>,
+    pub bound: Vec<FlowId>,
 }
 
 /// The side of a fetch by which its symbols come. It knows flows and blocks, and nothing of the controller: what is to be said to that is
 /// overheard from what it tells the driver.
-pub(crate) trait FetchSide {
+pub trait FetchSide {
     /// State that all fetches of a host by this transport share.
     type Host;
 

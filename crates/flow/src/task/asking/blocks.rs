@@ -24,7 +24,7 @@ pub trait Asks {
 }
 
 /// What a receiver still lacks and one of its flows may ask for.
-pub(crate) struct Lacks<'a> {
+pub struct Lacks<'a> {
     pub(super) blocks: &'a Blocks,
     pub(super) flow: FlowId,
     /// Symbols that other flows are to bring.
@@ -57,7 +57,7 @@ impl Asks for Lacks<'_> {
 /// Blocks of which something has arrived, each with the flow that brought its last symbol.
 #[derive(Debug)]
 pub(crate) struct Blocks {
-    pub(super) ledger: Ledger<usize>,
+    pub ledger: Ledger<usize>,
     pub(super) most_open: usize,
 }
 

@@ -133,7 +133,7 @@ pub struct Bind {
 
 impl ReceiverEvent {
     /// A flow that has begun is granted again: what is to be said if its source is elsewhere than it was known to be.
-    pub(crate) fn moved(known: &mut Vec<SocketAddr>, grant: &FlowGrant) -> Option<Self> {
+    pub fn moved(known: &mut Vec<SocketAddr>, grant: &FlowGrant) -> Option<Self> {
         // A controller that has restarted does not know where a source is until that is back.
         let is_news = !grant.at.is_empty() && *known != grant.at;
         is_news.then(|| {

@@ -50,7 +50,7 @@ enum Phase {
 
 /// One task, as this host and its controller speak of it.
 #[derive(Debug)]
-pub(crate) struct TaskSession {
+pub struct TaskSession {
     controller: PathId,
     /// What is asked for, in the words of the user.
     request: Request,
@@ -74,7 +74,7 @@ pub(crate) struct TaskSession {
 
 /// The meaning of a controller's message to the session.
 #[derive(Debug)]
-pub(crate) enum Told {
+pub enum Told {
     /// Nothing, or nothing any more.
     Nothing,
     /// A message that makes no sense.
@@ -91,27 +91,35 @@ pub(crate) enum Told {
 
 /// What a controller has accepted.
 #[derive(Debug)]
-pub(crate) struct Granted {
-    pub(crate) task: TaskId,
-    pub(crate) object: ObjectId,
-    pub(crate) bytes: Bytes,
-    pub(crate) geometry: Geometry,
-    pub(crate) flows: Vec<FlowGrant>,
+pub struct Granted {
+    /// The controller's name for the fetch.
+    pub task: TaskId,
+    /// The object.
+    pub object: ObjectId,
+    /// Its size.
+    pub bytes: Bytes,
+    /// How it is cut into blocks and symbols.
+    pub geometry: Geometry,
+    /// Flows that bring it.
+    pub flows: Vec<FlowGrant>,
 }
 
 /// Progress of a session.
 #[derive(Debug)]
-pub(crate) struct Progress {
-    pub(crate) first_undecoded: BlockIndex,
-    pub(crate) needed: Symbols,
-    pub(crate) flows: Vec<FlowView>,
+pub struct Progress {
+    /// All blocks below this one are done.
+    pub first_undecoded: BlockIndex,
+    /// Symbols that are missing.
+    pub needed: Symbols,
+    /// What each flow has brought.
+    pub flows: Vec<FlowView>,
     /// Blocks that wait for decoder, hash or disk.
-    pub(crate) blocks_behind: usize,
+    pub blocks_behind: usize,
 }
 
 impl TaskSession {
     /// Asks at the first call of [`TaskSession::ask`].
-    pub(crate) fn new(config: &ReceiverConfig) -> Self {
+    pub fn new(config: &ReceiverConfig) -> Self {
         let request = Request {
             request: config.request,
             name: config.name.clone(),
@@ -144,34 +152,34 @@ impl TaskSession {
     }
 
     /// T, once it is known; else zero.
-    pub(crate) fn symbol_size(&self) -> u16 {
+    pub fn symbol_size(&self) -> u16 {
         self.geometry.map_or(0, |geometry| geometry.symbol_size())
     }
 
     /// Bytes of symbol that a datagram may carry.
-    pub(crate) fn room(&self) -> u16 {
+    pub fn room(&self) -> u16 {
         self.request.room
     }
 
     /// Whether a task is running, as far as both ends know.
-    pub(crate) fn is_running(&self) -> bool {
+    pub fn is_running(&self) -> bool {
         matches!(self.phase, Phase::Running)
     }
 
     /// Whether the task is over, if not for the farewells.
-    pub(crate) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Ending { .. } | Phase::Ended)
     }
 
     /// Whether nothing is left to say.
-    pub(crate) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         matches!(self.phase, Phase::Ended)
     }
 
     // ---- what the controller says
 
     /// Whether something that came by this path is said about this task.
-    pub(crate) fn concerns(&self, path: PathId, control: &ToReceiver) -> bool {
+    pub fn concerns(&self, path: PathId, control: &ToReceiver) -> bool {
         path == self.controller
             && match control {
                 ToReceiver::Accepted { request, .. } | ToReceiver::Refused { request, .. } => {
@@ -189,7 +197,7 @@ impl TaskSession {
     }
 
     /// Hears what is said about this task ([`TaskSession::concerns`]).
-    pub(crate) fn on_control(&mut self, now: Time, control: ToReceiver) -> Told {
+    pub fn on_control(&mut self, now: Time, control: ToReceiver) -> Told {
         let anew = self.begins_anew(&control);
         match control {
             ToReceiver::Accepted {
@@ -274,12 +282,12 @@ impl TaskSession {
     }
 
     /// What comes of the next request is to come by this transport.
-    pub(crate) fn prefer(&mut self, delivery: Delivery) {
+    pub fn prefer(&mut self, delivery: Delivery) {
         self.request.delivery = Some(delivery);
     }
 
     /// Leaves the task for one whose symbols need less room.
-    pub(crate) fn ask_with_room(&mut self, now: Time, room: u16) {
+    pub fn ask_with_room(&mut self, now: Time, room: u16) {
         self.request.room = room;
         self.left = self.task;
         self.ask_anew(now);
@@ -287,7 +295,7 @@ impl TaskSession {
 
     /// Asks, and asks again, until it is answered, or the answer has failed to come for too long. `begun`: blocks are here,
     /// or may be.
-    pub(crate) fn ask(
+    pub fn ask(
         &mut self,
         now: Time,
         begun: bool,
@@ -320,12 +328,12 @@ impl TaskSession {
     }
 
     /// Whether it is time to say how far the task is.
-    pub(crate) fn is_feedback_due(&self, now: Time) -> bool {
+    pub fn is_feedback_due(&self, now: Time) -> bool {
         self.is_running() && now >= self.next_feedback
     }
 
     /// Something has gone wrong that the controller can mend: it is told at once, and a few times more, where it would hear of it late.
-    pub(crate) fn hurry(&mut self, now: Time) {
+    pub fn hurry(&mut self, now: Time) {
         if self.feedback_every > USUAL_FEEDBACK && self.feedback_soon >= self.feedback_every {
             self.feedback_soon = USUAL_FEEDBACK;
             self.next_feedback = self.next_feedback.min(now);
@@ -333,12 +341,7 @@ impl TaskSession {
     }
 
     /// Says how far the task is.
-    pub(crate) fn feedback(
-        &mut self,
-        now: Time,
-        progress: Progress,
-        outputs: &mut VecDeque<Output<FromFetch>>,
-    ) {
+    pub fn feedback(&mut self, now: Time, progress: Progress, outputs: &mut VecDeque<Output<FromFetch>>) {
         let every = self.feedback_every.min(self.feedback_soon);
         self.feedback_soon = self.feedback_soon * 2;
         self.next_feedback = now + every;
@@ -353,24 +356,19 @@ impl TaskSession {
     }
 
     /// Says that a source is not believed any more.
-    pub(crate) fn distrust(&self, node: NodeId, outputs: &mut VecDeque<Output<FromFetch>>) {
+    pub fn distrust(&self, node: NodeId, outputs: &mut VecDeque<Output<FromFetch>>) {
         if let Some(task) = self.task {
             self.say(ToController::Distrust { task, node }, outputs);
         }
     }
 
     /// The task is over; [`TaskSession::part`] says so.
-    pub(crate) fn end(&mut self, now: Time, outcome: Outcome) {
+    pub fn end(&mut self, now: Time, outcome: Outcome) {
         self.phase = Phase::Ending { outcome, next: now, tries: 0 };
     }
 
     /// Says, until it is understood or was said often enough, that the task is over. It has ended once its flows have too.
-    pub(crate) fn part(
-        &mut self,
-        now: Time,
-        flows_are_gone: bool,
-        outputs: &mut VecDeque<Output<FromFetch>>,
-    ) {
+    pub fn part(&mut self, now: Time, flows_are_gone: bool, outputs: &mut VecDeque<Output<FromFetch>>) {
         let Phase::Ending { outcome, next, tries } = &mut self.phase else { return };
         let outcome = *outcome;
         if *tries < FIN_TRIES && now >= *next {
@@ -391,7 +389,7 @@ impl TaskSession {
     }
 
     /// When the next of all this is due.
-    pub(crate) fn next_wake(&self) -> Option<Time> {
+    pub fn next_wake(&self) -> Option<Time> {
         match &self.phase {
             Phase::Asking { next, since, .. } => Some((*next).min(*since + self.answer_patience)),
             Phase::Running => Some(self.next_feedback),

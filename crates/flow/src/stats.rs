@@ -44,7 +44,7 @@ pub struct FlowStats {
 
 impl FlowStats {
     /// Of a flow that measures nothing of its path and has sent nothing yet.
-    pub(crate) fn unmeasured(push: &Push) -> Self {
+    pub fn unmeasured(push: &Push) -> Self {
         FlowStats {
             flow: push.flow,
             task: push.task,
@@ -67,7 +67,7 @@ impl FlowStats {
     }
 
     /// The part of it that is reported to the controller.
-    pub(crate) fn report(&self) -> FlowReport {
+    pub fn report(&self) -> FlowReport {
         FlowReport {
             flow: self.flow,
             theta: self.theta,
@@ -123,6 +123,13 @@ pub struct Yields {
     pub to_marks: u64,
     /// Rounds with loss.
     pub to_loss: u64,
+}
+
+impl Yields {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.to_delay + self.to_marks + self.to_loss
+    }
 }
 
 /// Counts of one tree.

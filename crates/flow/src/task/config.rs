@@ -4,7 +4,7 @@ use headwater_units::{BitRate, Bytes, Duration, NodeId, PathId};
 use headwater_wire::{Class, Delivery, SpreadRule, Urgency};
 use serde::{Deserialize, Serialize};
 
-use crate::flow::rtt::RttConfig;
+use crate::rtt::RttConfig;
 
 /// Configuration of a fetch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -71,13 +71,13 @@ pub struct ReceiverConfig {
 
 impl ReceiverConfig {
     /// Maximum number of blocks of this size that may be open at once.
-    pub(crate) fn open_blocks(&self, block: Bytes) -> usize {
+    pub fn open_blocks(&self, block: Bytes) -> usize {
         let least = 256 << 10;
         (self.blocks_in_flight as u64 * least / block.get().max(least)).max(1) as usize
     }
 
     /// Configuration of a session that pulls an object with blocks of this size.
-    pub(crate) fn session(&self, block: Bytes) -> SessionConfig {
+    pub fn session(&self, block: Bytes) -> SessionConfig {
         SessionConfig {
             open_blocks: u32::try_from(self.open_blocks(block)).unwrap_or(u32::MAX),
             source_patience: self.source_patience,
@@ -139,7 +139,7 @@ pub struct SessionConfig {
     /// A block that fails its hash this often ends the task. 8, as of pushed flows.
     pub attempts: u8,
     /// A member of a group by which nothing has come for so long leaves it. 2 s: long after a source has detached whoever holds the
-    /// group up ([`detach_after`](crate::pull::PullFlowConfig::detach_after)).
+    /// group up (`PullFlowConfig::detach_after` of the transport).
     pub group_patience: Duration,
 }
 

@@ -10,7 +10,7 @@ const RETRY: Duration = Duration::from_millis(40);
 
 /// The end of a flow, said until it is understood.
 #[derive(Debug)]
-pub(crate) struct CloseHandshake {
+pub struct CloseHandshake {
     reason: FinReason,
     next: Time,
     tries: u32,
@@ -18,7 +18,7 @@ pub(crate) struct CloseHandshake {
 
 /// The next step for a flow that ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub enum Step {
     /// Nothing now.
     Wait,
     /// Say this to its source, which is there.
@@ -29,30 +29,33 @@ pub(crate) enum Step {
 
 /// How a flow stands at its receiver.
 #[derive(Debug)]
-pub(crate) enum Stand {
+pub enum Stand {
+    /// It brings symbols.
     Live,
     /// Its source is told that it is over.
     Ending(CloseHandshake),
+    /// Its source knows that it is over, or is not asked any more.
     Over,
 }
 
 impl Stand {
-    pub(crate) fn is_live(&self) -> bool {
+    /// Whether it brings symbols.
+    pub fn is_live(&self) -> bool {
         matches!(self, Stand::Live)
     }
 
     /// Whether nothing is left to say to its source.
-    pub(crate) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         matches!(self, Stand::Over)
     }
 
     /// The flow ends now.
-    pub(crate) fn end(&mut self, now: Time, reason: FinReason) {
+    pub fn end(&mut self, now: Time, reason: FinReason) {
         *self = Stand::Ending(CloseHandshake { reason, next: now, tries: 0 });
     }
 
     /// When [`Stand::step`] is due, if it ends.
-    pub(crate) fn next(&self) -> Option<Time> {
+    pub fn next(&self) -> Option<Time> {
         match self {
             Stand::Ending(closing) => Some(closing.next),
             Stand::Live | Stand::Over => None,
@@ -60,7 +63,7 @@ impl Stand {
     }
 
     /// What is due now, if it ends ([`CloseHandshake`]).
-    pub(crate) fn step(&mut self, now: Time, path: Option<PathId>, silent: bool) -> Step {
+    pub fn step(&mut self, now: Time, path: Option<PathId>, silent: bool) -> Step {
         match self {
             Stand::Ending(closing) => closing.step(now, path, silent),
             Stand::Live | Stand::Over => Step::Wait,

@@ -14,12 +14,13 @@ use super::SourceEvent;
 
 /// Blocks of one flow that were asked for or are in use.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct BlockTable {
+pub struct BlockTable {
     blocks: SortedMap<u32, Block>,
 }
 
+/// What the driver has of one block, and what a flow has in flight of it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Block {
+pub struct Block {
     /// Asked for: with repair symbols or without.
     asked: Option<bool>,
     /// Ready: with repair symbols or without.
@@ -27,23 +28,23 @@ pub(crate) struct Block {
     /// Of a block that is still coming: symbols below this one are here; none once it is known to be whole.
     below: Option<u32>,
     /// Packets of it in flight.
-    pub(crate) in_flight: u32,
+    pub in_flight: u32,
     to_resend: u32,
 }
 
 impl Block {
     /// Whether a symbol of the block can be named now.
-    pub(crate) fn is_ready(&self, repair: bool) -> bool {
+    pub fn is_ready(&self, repair: bool) -> bool {
         self.ready.is_some_and(|with_repair| with_repair || !repair)
     }
 
     /// Whether it is a block that is still coming.
-    pub(crate) fn is_partly_here(&self) -> bool {
+    pub fn is_partly_here(&self) -> bool {
         self.below.is_some() && self.ready.is_none()
     }
 
     /// Whether a symbol has come of a block that is still coming. It has not been verified: who asks again is to have what is.
-    pub(crate) fn has(&self, esi: Esi, attempt: u8) -> bool {
+    pub fn has(&self, esi: Esi, attempt: u8) -> bool {
         attempt == 0 && self.below.is_some_and(|below| esi.0 < below)
     }
 
@@ -54,17 +55,17 @@ impl Block {
 
 impl BlockTable {
     /// What is known of a block; of an unknown one, that nothing was done with it.
-    pub(crate) fn get(&self, block: BlockIndex) -> Block {
+    pub fn get(&self, block: BlockIndex) -> Block {
         self.blocks.get(&block.0).copied().unwrap_or_default()
     }
 
     /// Whether packets of the block are in flight or to be resent.
-    pub(crate) fn is_in_use(&self, block: BlockIndex) -> bool {
+    pub fn is_in_use(&self, block: BlockIndex) -> bool {
         self.blocks.get(&block.0).is_some_and(Block::in_use)
     }
 
     /// Asks the driver for the block unless that was done.
-    pub(crate) fn prepare(
+    pub fn prepare(
         &mut self,
         flow: FlowId,
         block: BlockIndex,
@@ -79,7 +80,7 @@ impl BlockTable {
     }
 
     /// The driver has it. False if nobody asked (any more).
-    pub(crate) fn on_ready(&mut self, block: BlockIndex, repair: bool) -> bool {
+    pub fn on_ready(&mut self, block: BlockIndex, repair: bool) -> bool {
         match self.blocks.get_mut(&block.0) {
             Some(entry) if entry.asked.is_some() => {
                 entry.ready = Some(repair || entry.ready == Some(true));
@@ -90,26 +91,26 @@ impl BlockTable {
     }
 
     /// A block that was asked for is here up to this symbol.
-    pub(crate) fn on_partly_here(&mut self, block: BlockIndex, below: Esi) {
+    pub fn on_partly_here(&mut self, block: BlockIndex, below: Esi) {
         if let Some(entry) = self.blocks.get_mut(&block.0).filter(|entry| entry.asked.is_some()) {
             entry.below = Some(below.0);
         }
     }
 
     /// A packet of the block leaves.
-    pub(crate) fn sent(&mut self, block: BlockIndex) {
+    pub fn sent(&mut self, block: BlockIndex) {
         self.blocks.get_or_default(block.0).in_flight += 1;
     }
     /// A packet of the block was acknowledged or lost. True if the block is not in use now.
-    pub(crate) fn landed(&mut self, block: BlockIndex) -> bool {
+    pub fn landed(&mut self, block: BlockIndex) -> bool {
         self.change(block, |b| b.in_flight = b.in_flight.saturating_sub(1))
     }
     /// A lost symbol of the block shall go out again.
-    pub(crate) fn resend_wanted(&mut self, block: BlockIndex) {
+    pub fn resend_wanted(&mut self, block: BlockIndex) {
         self.change(block, |b| b.to_resend += 1);
     }
     /// A resend has happened, or is no longer needed. True if the block is not in use now.
-    pub(crate) fn resend_settled(&mut self, block: BlockIndex) -> bool {
+    pub fn resend_settled(&mut self, block: BlockIndex) -> bool {
         self.change(block, |b| b.to_resend = b.to_resend.saturating_sub(1))
     }
 
@@ -124,12 +125,7 @@ impl BlockTable {
     }
 
     /// Lets a block go that is not in use; the caller knows that nothing of it is left to send.
-    pub(crate) fn release(
-        &mut self,
-        flow: FlowId,
-        block: BlockIndex,
-        out: &mut impl Extend<Output<SourceEvent>>,
-    ) {
+    pub fn release(&mut self, flow: FlowId, block: BlockIndex, out: &mut impl Extend<Output<SourceEvent>>) {
         if self.blocks.get(&block.0).is_some_and(|b| !b.in_use()) {
             let entry = self.blocks.remove(&block.0).expect("looked up above");
             if entry.asked.is_some() {
@@ -139,7 +135,7 @@ impl BlockTable {
     }
 
     /// Lets every block go that is not in use and of which `left` says that nothing is left to send.
-    pub(crate) fn release_all(
+    pub fn release_all(
         &mut self,
         flow: FlowId,
         left: impl Fn(BlockIndex) -> bool,

@@ -120,7 +120,7 @@ fn quantum(window: Packets, interval: Duration, lasting: Duration, parts: u32) -
 
 /// How late the driver of either end of a paced flow may come: half of what its pacer catches up on, and of a round trip a quarter, as a
 /// quantum is of the window. Both ends together make the round trip longer by at most a third, since what they wait is in it too.
-pub(crate) fn slack_of(round_trip: Duration) -> Duration {
+pub fn slack_of(round_trip: Duration) -> Duration {
     (round_trip / 4).min(CATCH_UP / 2)
 }
 

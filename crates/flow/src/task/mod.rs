@@ -4,16 +4,16 @@
 //! ([`session`]); the closing of flows ([`close_handshake`]); the senders of wrong blocks ([`blame`]). The trait of a transport
 //! ([`side`]), and the common part of those that ask for symbols by name ([`asking`]).
 
-pub(crate) mod asking;
-pub(crate) mod blame;
-pub(crate) mod brought;
-pub(crate) mod close_handshake;
+pub mod asking;
+pub mod blame;
+pub mod brought;
+pub mod close_handshake;
 mod commands;
 mod config;
-pub(crate) mod ledger;
-pub(crate) mod outbox;
-pub(crate) mod session;
-pub(crate) mod side;
+pub mod ledger;
+pub mod outbox;
+pub mod session;
+pub mod side;
 mod stats;
 
 pub use asking::Asks;

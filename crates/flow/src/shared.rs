@@ -11,12 +11,15 @@ use super::paths::PathMemory;
 
 /// Handed to a flow with everything that it hears.
 #[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) out: VecDeque<Output<SourceEvent>>,
-    pub(crate) rng: ChaCha12Rng,
-    pub(crate) memory: PathMemory,
+pub struct Shared {
+    /// What the source says and sends, in order.
+    pub out: VecDeque<Output<SourceEvent>>,
+    /// The only source of randomness.
+    pub rng: ChaCha12Rng,
+    /// What is known of paths from earlier flows.
+    pub memory: PathMemory,
     /// The host's rate limit holds everybody back.
-    pub(crate) limited: bool,
+    pub limited: bool,
     /// Members of groups that have just been detached.
-    pub(crate) detached: Vec<FlowId>,
+    pub detached: Vec<FlowId>,
 }

@@ -28,14 +28,14 @@ use super::session::Progress;
 use super::side::{FetchSide, HandedOn};
 use super::{ReceiverStats, SessionConfig, SessionFlow, SessionStats};
 pub use blocks::Asks;
-pub(crate) use blocks::Lacks;
+pub use blocks::Lacks;
 use blocks::{Arrival, Blocks, By};
 
 /// A tree's block that fails its hash so often ends the task.
 const ATTEMPTS_OF_TREES: u8 = 2;
 
 /// The part of a receiver that asks for symbols by one flow.
-pub(crate) trait Asker: Sized + Debug {
+pub trait Asker: Sized + Debug {
     /// Its configuration.
     type Config: Debug;
 
@@ -74,15 +74,15 @@ pub(crate) trait Asker: Sized + Debug {
 
 /// Counters of one flow's asker.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct AskerCounts {
+pub struct AskerCounts {
     /// Symbols asked for, again too.
-    pub(crate) asked: u64,
+    pub asked: u64,
     /// Of these, asked for again.
-    pub(crate) repeated: u64,
+    pub repeated: u64,
     /// Symbols asked for that may still come.
-    pub(crate) outstanding: u64,
+    pub outstanding: u64,
     /// From asking to receiving.
-    pub(crate) rtt: Option<Duration>,
+    pub rtt: Option<Duration>,
 }
 
 /// A flow, and what came of it.
@@ -99,7 +99,7 @@ struct Flow<A> {
 
 /// One task.
 #[derive(Debug)]
-pub(crate) struct Asking<A: Asker> {
+pub struct Asking<A: Asker> {
     /// The transport, as it is counted.
     by: Delivery,
     config: A::Config,
@@ -117,7 +117,7 @@ pub(crate) struct Asking<A: Asker> {
 impl<A: Asker> Asking<A> {
     /// A receiver of an object that is cut like this. How long it waits, and for how many blocks at once, is said for all
     /// transports by `session`.
-    pub(crate) fn new(
+    pub fn new(
         fetch: FetchId,
         by: Delivery,
         config: A::Config,

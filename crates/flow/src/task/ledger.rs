@@ -20,7 +20,7 @@ use super::blame::{Blame, Trial};
 
 /// What is here of one block, and what is still to come.
 #[derive(Debug)]
-pub(crate) struct Here {
+pub struct Here {
     source_symbols: u32,
     /// Symbols beyond K that it is to have, unless all source symbols come.
     extra: u32,
@@ -31,7 +31,7 @@ pub(crate) struct Here {
     repair: Vec<u32>,
     phase: Phase,
     /// Senders of the symbols that are here.
-    pub(crate) trial: Trial,
+    pub trial: Trial,
     /// Number of attempts before this one.
     attempts: u8,
 }
@@ -45,16 +45,18 @@ enum Phase {
 
 /// A block that is open: neither untouched nor done.
 #[derive(Debug)]
-pub(crate) struct Block<A> {
-    pub(crate) number: u32,
-    pub(crate) here: Here,
+pub struct Block<A> {
+    /// Its number in the object.
+    pub number: u32,
+    /// Its symbols that are here.
+    pub here: Here,
     /// What was asked for of it.
-    pub(crate) asked: A,
+    pub asked: A,
 }
 
 /// All blocks of a fetch.
 #[derive(Debug)]
-pub(crate) struct Ledger<A> {
+pub struct Ledger<A> {
     geometry: Geometry,
     wanted: Range<u32>,
     done: Bits,
@@ -85,40 +87,40 @@ impl Here {
 
     /// K.
     #[inline]
-    pub(crate) fn source_symbols(&self) -> u32 {
+    pub fn source_symbols(&self) -> u32 {
         self.source_symbols
     }
 
     /// Distinct symbols here.
     #[inline]
-    pub(crate) fn symbols(&self) -> u32 {
+    pub fn symbols(&self) -> u32 {
         self.symbols
     }
 
     /// Source symbols that are not here; once it is decoded, those that repair symbols have stood in for.
-    pub(crate) fn source_symbols_missing(&self) -> u32 {
+    pub fn source_symbols_missing(&self) -> u32 {
         self.source_symbols - self.present.ones()
     }
 
     /// The first repair symbol above all that are here.
-    pub(crate) fn next_repair(&self) -> u32 {
+    pub fn next_repair(&self) -> u32 {
         self.repair.last().map_or(self.source_symbols, |last| last + 1)
     }
 
     /// How often it was begun anew; tells a source that it must send again what it sent before.
-    pub(crate) fn attempts(&self) -> u8 {
+    pub fn attempts(&self) -> u8 {
         self.attempts
     }
 
     /// Whether symbols are waited for, and not the decoder.
     #[inline]
-    pub(crate) fn is_filling(&self) -> bool {
+    pub fn is_filling(&self) -> bool {
         self.phase == Phase::Filling
     }
 
     /// Symbols still needed; none once all source symbols are here, whatever decoding asked for.
     #[inline]
-    pub(crate) fn missing(&self) -> u32 {
+    pub fn missing(&self) -> u32 {
         if self.phase != Phase::Filling || self.present.ones() == self.source_symbols {
             return 0;
         }
@@ -126,12 +128,12 @@ impl Here {
     }
 
     /// Sets the minimum number of symbols beyond K that it needs.
-    pub(crate) fn want_extra(&mut self, extra: u32) {
+    pub fn want_extra(&mut self, extra: u32) {
         self.extra = self.extra.max(extra);
     }
 
     /// Whether a symbol is here.
-    pub(crate) fn has(&self, esi: u32) -> bool {
+    pub fn has(&self, esi: u32) -> bool {
         if esi < self.source_symbols {
             self.present.get(esi)
         } else {
@@ -141,7 +143,7 @@ impl Here {
 
     /// A symbol has come; false if it was here.
     #[inline]
-    pub(crate) fn insert(&mut self, esi: u32) -> bool {
+    pub fn insert(&mut self, esi: u32) -> bool {
         let is_new = if esi < self.source_symbols {
             self.present.set(esi)
         } else {
@@ -162,7 +164,7 @@ impl Here {
 
 impl<A> Ledger<A> {
     /// Every wanted block but those in `have` is to be had.
-    pub(crate) fn new(geometry: Geometry, wanted: Range<u32>, have: &[BlockIndex]) -> Self {
+    pub fn new(geometry: Geometry, wanted: Range<u32>, have: &[BlockIndex]) -> Self {
         let end = wanted.end.min(geometry.layout().block_count());
         let wanted = wanted.start.min(end)..end;
         let mut done = Bits::new(end - wanted.start);
@@ -186,7 +188,7 @@ impl<A> Ledger<A> {
     }
 
     /// The same, with something else beside each open block.
-    pub(crate) fn map<B>(self, mut asked: impl FnMut(&mut Here) -> B) -> Ledger<B> {
+    pub fn map<B>(self, mut asked: impl FnMut(&mut Here) -> B) -> Ledger<B> {
         let Ledger { geometry, wanted, done, first_undone, open, recent, decoding, untouched } = self;
         let open = open.into_iter().map(|Block { number, mut here, .. }| {
             let asked = asked(&mut here);
@@ -197,7 +199,7 @@ impl<A> Ledger<A> {
 
     /// Opens every untouched block below the last open one, for a transport that takes blocks in order. Returns what is the first
     /// block after these.
-    pub(crate) fn open_between(&mut self, asked: impl Fn(u32) -> A) -> u32 {
+    pub fn open_between(&mut self, asked: impl Fn(u32) -> A) -> u32 {
         let end = self.open.back().map_or(self.first_undone, |last| last.number + 1);
         for block in self.first_undone..end {
             if !self.is_done(block) && self.find(block).is_none() {
@@ -208,7 +210,7 @@ impl<A> Ledger<A> {
     }
 
     /// All flows are over: what was asked of one alone begins anew. Returns the blocks.
-    pub(crate) fn release_all(&mut self) -> Vec<BlockIndex> {
+    pub fn release_all(&mut self) -> Vec<BlockIndex> {
         let sole = |ledger: &mut Self, place: usize| match ledger.open[place].here.trial.sole_source() {
             Some(flow) => ledger.release(place, flow),
             None => false,
@@ -227,48 +229,48 @@ impl<A> Ledger<A> {
 
     /// K of a block.
     #[inline]
-    pub(crate) fn source_symbols(&self, block: u32) -> u32 {
+    pub fn source_symbols(&self, block: u32) -> u32 {
         self.geometry.source_symbols(BlockIndex(block))
     }
 
     /// The blocks that are wanted.
-    pub(crate) fn wanted(&self) -> &Range<u32> {
+    pub fn wanted(&self) -> &Range<u32> {
         &self.wanted
     }
 
     /// Blocks wanted in all.
-    pub(crate) fn wanted_blocks(&self) -> u32 {
+    pub fn wanted_blocks(&self) -> u32 {
         self.wanted.end - self.wanted.start
     }
 
     /// Whether a wanted block is done.
-    pub(crate) fn is_done(&self, block: u32) -> bool {
+    pub fn is_done(&self, block: u32) -> bool {
         self.done.get(block - self.wanted.start)
     }
 
     /// Blocks still to be had.
-    pub(crate) fn undone(&self) -> u32 {
+    pub fn undone(&self) -> u32 {
         self.wanted_blocks() - self.done.ones()
     }
 
     /// Every wanted block below is done.
-    pub(crate) fn first_undone(&self) -> BlockIndex {
+    pub fn first_undone(&self) -> BlockIndex {
         BlockIndex(self.first_undone)
     }
 
     /// Blocks that wait for decoder, hash or disk.
-    pub(crate) fn decoding(&self) -> usize {
+    pub fn decoding(&self) -> usize {
         self.decoding
     }
 
     /// Source symbols of untouched blocks.
     #[inline]
-    pub(crate) fn untouched(&self) -> u64 {
+    pub fn untouched(&self) -> u64 {
         self.untouched
     }
 
     /// Symbols still needed, of all blocks.
-    pub(crate) fn needed(&self) -> u64 {
+    pub fn needed(&self) -> u64 {
         self.untouched + self.open.iter().map(|block| u64::from(block.here.missing())).sum::<u64>()
     }
 
@@ -276,29 +278,29 @@ impl<A> Ledger<A> {
 
     /// Number of open blocks.
     #[inline]
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.open.len()
     }
 
     /// The open blocks, ascending.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Block<A>> {
+    pub fn iter(&self) -> impl Iterator<Item = &Block<A>> {
         self.open.iter()
     }
 
     /// The same, to change what was asked for.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Block<A>> {
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Block<A>> {
         self.open.iter_mut()
     }
 
     /// The block at a place, which is good until one is opened or done.
     #[inline]
-    pub(crate) fn at(&self, place: usize) -> Option<&Block<A>> {
+    pub fn at(&self, place: usize) -> Option<&Block<A>> {
         self.open.get(place)
     }
 
     /// Where an open block is.
     #[inline]
-    pub(crate) fn find(&self, block: u32) -> Option<usize> {
+    pub fn find(&self, block: u32) -> Option<usize> {
         match self.open.get(self.recent) {
             Some(recent) if recent.number == block => Some(self.recent),
             _ => {
@@ -310,7 +312,7 @@ impl<A> Ledger<A> {
 
     /// The same, and that is where it is looked for first from now on.
     #[inline]
-    pub(crate) fn find_again(&mut self, block: u32) -> Option<usize> {
+    pub fn find_again(&mut self, block: u32) -> Option<usize> {
         let place = self.find(block)?;
         self.recent = place;
         Some(place)
@@ -318,7 +320,7 @@ impl<A> Ledger<A> {
 
     /// Where the first open block is that is not below this one.
     #[inline]
-    pub(crate) fn place_from(&self, block: u32) -> usize {
+    pub fn place_from(&self, block: u32) -> usize {
         // As good as always the open ones follow each other.
         let first = self.open.front().map_or(block, |first| first.number);
         let guess = block.saturating_sub(first) as usize;
@@ -328,17 +330,19 @@ impl<A> Ledger<A> {
         }
     }
 
+    /// An open block.
     #[inline]
-    pub(crate) fn get(&self, block: u32) -> Option<&Block<A>> {
+    pub fn get(&self, block: u32) -> Option<&Block<A>> {
         self.find(block).map(|place| &self.open[place])
     }
 
-    pub(crate) fn get_mut(&mut self, block: u32) -> Option<&mut Block<A>> {
+    /// An open block, to be changed.
+    pub fn get_mut(&mut self, block: u32) -> Option<&mut Block<A>> {
         self.find(block).map(|place| &mut self.open[place])
     }
 
     /// Opens a wanted block that is untouched; returns its place.
-    pub(crate) fn open(&mut self, block: u32, asked: A) -> usize {
+    pub fn open(&mut self, block: u32, asked: A) -> usize {
         let source_symbols = self.source_symbols(block);
         self.untouched -= u64::from(source_symbols);
         let opened = Block { number: block, here: Here::new(source_symbols), asked };
@@ -353,13 +357,13 @@ impl<A> Ledger<A> {
     // ---- what becomes of them
 
     /// Enough of a block is here to try decoding.
-    pub(crate) fn decode(&mut self, place: usize) {
+    pub fn decode(&mut self, place: usize) {
         self.open[place].here.phase = Phase::Decoding;
         self.decoding += 1;
     }
 
     /// The symbols here do not determine the block: so many more are wanted, however many came.
-    pub(crate) fn need_more(&mut self, place: usize, more: u32) {
+    pub fn need_more(&mut self, place: usize, more: u32) {
         let here = &mut self.open[place].here;
         debug_assert_eq!(here.phase, Phase::Decoding, "only what was decoded can need more");
         here.phase = Phase::Filling;
@@ -368,21 +372,21 @@ impl<A> Ledger<A> {
     }
 
     /// The block decoded but is wrong: everything of it is thrown away, to be asked of one source alone.
-    pub(crate) fn corrupt(&mut self, place: usize) -> Blame {
+    pub fn corrupt(&mut self, place: usize) -> Blame {
         let blame = self.open[place].here.trial.on_corrupt();
         self.restart(place);
         blame
     }
 
     /// Forgets what is here of a block.
-    pub(crate) fn restart(&mut self, place: usize) {
+    pub fn restart(&mut self, place: usize) {
         let here = &mut self.open[place].here;
         self.decoding -= usize::from(here.phase == Phase::Decoding);
         here.restart();
     }
 
     /// The flow brings nothing more: whether a block was asked of it alone, and so begins anew.
-    pub(crate) fn release(&mut self, place: usize, flow: FlowId) -> bool {
+    pub fn release(&mut self, place: usize, flow: FlowId) -> bool {
         let here = &mut self.open[place].here;
         let anew = here.is_filling() && here.trial.release(flow);
         if anew {
@@ -392,7 +396,7 @@ impl<A> Ledger<A> {
     }
 
     /// A block that was decoded is verified and kept. Returns what was known of it.
-    pub(crate) fn finish(&mut self, place: usize) -> Option<Block<A>> {
+    pub fn finish(&mut self, place: usize) -> Option<Block<A>> {
         let finished = self.open.remove(place)?;
         debug_assert_eq!(finished.here.phase, Phase::Decoding, "what was not decoded cannot be verified");
         self.decoding -= 1;

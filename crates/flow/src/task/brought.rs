@@ -5,9 +5,11 @@ use headwater_wire::FlowView;
 
 /// The symbols of one flow that is asked for them.
 #[derive(Debug)]
-pub(crate) struct Brought {
-    pub(crate) symbols: u64,
-    pub(crate) useful: u64,
+pub struct Brought {
+    /// Symbols that came.
+    pub symbols: u64,
+    /// Those that were needed.
+    pub useful: u64,
     /// Useful symbols, and when they were counted, as said last.
     viewed: (u64, Time),
     rate: BitRate,
@@ -15,17 +17,17 @@ pub(crate) struct Brought {
 
 impl Brought {
     /// Nothing, from now on.
-    pub(crate) fn new(now: Time) -> Self {
+    pub fn new(now: Time) -> Self {
         Brought { symbols: 0, useful: 0, viewed: (0, now), rate: BitRate::ZERO }
     }
 
     /// How fast, when it was said last.
-    pub(crate) fn rate(&self) -> BitRate {
+    pub fn rate(&self) -> BitRate {
         self.rate
     }
 
     /// What is to be said now, if symbols have so many bytes.
-    pub(crate) fn view(&mut self, now: Time, flow: FlowId, symbol: u64, silent: Duration) -> FlowView {
+    pub fn view(&mut self, now: Time, flow: FlowId, symbol: u64, silent: Duration) -> FlowView {
         let (useful, since) = std::mem::replace(&mut self.viewed, (self.useful, now));
         let span = now.since(since);
         if span > Duration::ZERO {

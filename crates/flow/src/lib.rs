@@ -1,7 +1,7 @@
 //! What flows of all transports share: round-trip time, pacing, packets in flight, marks, the path's MTU, blocks that the driver holds
 //! ready, the path to the receiver, counters and events.
 
-pub(crate) mod blocks;
+pub mod blocks;
 mod events;
 pub mod in_flight;
 pub mod marks;
@@ -12,8 +12,9 @@ pub mod rtt;
 mod shared;
 mod source_flow;
 mod stats;
+pub mod task;
 
 pub use events::{Opened, SourceEvent, WhyFallback};
-pub(crate) use shared::Shared;
-pub(crate) use source_flow::{QUANTUM, SourceFlow};
+pub use shared::Shared;
+pub use source_flow::{QUANTUM, SourceFlow};
 pub use stats::{FlowCounters, FlowStats, TreeStats, Yields};

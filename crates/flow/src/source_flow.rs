@@ -1,4 +1,4 @@
-//! The trait of a source's flows, whatever their transport ([`crate::source`]).
+//! The trait of a source's flows, whatever their transport (`headwater_transport::source`).
 
 use headwater_machine::Packet;
 use headwater_units::{BlockIndex, Duration, FlowId, ObjectId, PathId, Symbols, Theta, Time};
@@ -8,10 +8,10 @@ use super::in_flight::AckOutcome;
 use super::{FlowStats, Shared};
 
 /// Maximum number of packets in one GSO send (docs/decisions/0024).
-pub(crate) const QUANTUM: u64 = 46;
+pub const QUANTUM: u64 = 46;
 
 /// One flow at its source. The source owns the table of flows, their turns and timers; a flow says what may leave and when.
-pub(crate) trait SourceFlow {
+pub trait SourceFlow {
     /// State that the flows of this transport share at a host.
     type Common;
 
