@@ -221,6 +221,18 @@ impl Overlays {
         self.member(object, node)?.parents.get(usize::from(stripe)).copied()?
     }
 
+    /// Who has a stripe from a node.
+    pub(crate) fn children(
+        &self,
+        object: ObjectId,
+        node: NodeId,
+        stripe: u8,
+    ) -> impl Iterator<Item = NodeId> {
+        let members = self.overlays.get(&object).into_iter().flat_map(|overlay| &overlay.members);
+        let has = move |member: &Member| member.parents.get(usize::from(stripe)) == Some(&Some(node));
+        members.filter(move |(_, member)| has(member)).map(|(child, _)| *child)
+    }
+
     /// Whether a tree may change once more because somebody holds up others.
     pub(crate) fn may_demote(&self, now: Time, object: ObjectId, stripe: u8) -> bool {
         let last = self.overlays.get(&object).and_then(|it| *it.demoted.get(usize::from(stripe))?);

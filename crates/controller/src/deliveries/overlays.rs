@@ -21,6 +21,9 @@ const MEMBER_HEARD: Duration = Duration::from_secs(2);
 const MISSED: u64 = 3;
 /// Where there is nobody else, a node that has failed a receiver is asked again after so many times the silence that it was given.
 const STUCK: u64 = 4;
+/// While its parent is here and merely silent, a receiver has a stripe from the source only if fewer than so many have. Where all are
+/// silent, the machines are busy, and a source that sends each a copy of its own would make them busier.
+const MOST_OF_SOURCE: usize = 4;
 /// Where many begin at once, orders and answers take time: so much for each of them. Until then nobody is replaced who has not brought
 /// anything yet.
 const BEGINNING: Duration = Duration::from_millis(2);
@@ -302,6 +305,12 @@ impl Deliveries {
                 return Some(found);
             }
         }
+        let has_parent = self.overlays.parent(object, receiver, stripe);
+        let has_parent = has_parent.is_some_and(|parent| catalog.path_of(parent).is_some());
+        let may_ask = |source: &NodeId| {
+            !has_parent || self.overlays.children(object, *source, stripe).count() < MOST_OF_SOURCE
+        };
+        let source = source.filter(may_ask);
         let members = self.overlays.members(object);
         let candidates: BTreeSet<NodeId> = members.filter(|node| may(self, *node)).collect();
         let known = Known { among: None, may: |node| candidates.contains(&node), holds, source };

@@ -128,6 +128,31 @@ fn a_stripe_that_is_silent_comes_from_another_and_not_from_the_same_node_soon() 
     assert_eq!((running.parent(3, 0), running.replaced()), (9 - next, 2));
 }
 
+/// All are busy and silent, and one after the other says that nothing comes.
+#[test]
+fn a_source_does_not_send_to_each_of_many_whose_parents_are_merely_silent() {
+    let mut running = Running::begun(&(2..14).collect::<Vec<_>>());
+    let stripes = running.parents()[&2].len();
+    let of_source = |running: &mut Running| {
+        let parents = running.parents();
+        (0..stripes).map(|stripe| parents.values().filter(|it| it[stripe] == SOURCE).count()).max().unwrap()
+    };
+    assert_eq!(of_source(&mut running), 1);
+    for n in 2..10 {
+        running.bench.pass(ms(2100));
+        let record = running.records()[&n].clone();
+        let from = |flow: &TaskFlow| flow.node == node(SOURCE);
+        let view = |flow: &TaskFlow| headwater_wire::FlowView {
+            silent: if from(flow) { ms(0) } else { ms(1000) },
+            ..delivering(flow.flow, 5_000_000)
+        };
+        let views = record.flows.iter().map(view).collect();
+        running.bench.feedback(n, record.task, 1000, record.flows_version, views);
+        running.bench.confirm();
+    }
+    assert_eq!((of_source(&mut running), running.replaced() > 0), (4, true));
+}
+
 #[test]
 fn who_holds_up_those_below_it_becomes_a_leaf_unless_it_is_held_up_itself() {
     let behind = |held_up: &'static [u8]| {
