@@ -7,12 +7,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates that decide what a run of a model records.
-pub(crate) const MODELS: [&str; 13] = [
+pub(crate) const MODELS: [&str; 14] = [
     "baseline",
     "codec",
     "controller",
     "experiment",
     "fabric",
+    "flow",
     "machine",
     "node",
     "policy",

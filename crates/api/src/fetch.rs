@@ -1,8 +1,7 @@
 //! One object from its sources to the disk: the machine's events, the partial file, and readers of the verified prefix.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::future::pending;
-use std::net::SocketAddr;
+mod running;
+
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,16 +11,15 @@ use std::time::Duration;
 use headwater_store::manifest::MAX_MANIFEST_BYTES;
 use headwater_store::{BlockHashes, Partial, PartialSpec, SourceFile, Store, StoreError};
 use headwater_transport::push::receiver::{ReceiverConfig, ReceiverStats};
-use headwater_units::{BlockIndex, Bytes, FetchId, FlowId, NodeId, ObjectId, PathId};
+use headwater_units::{BlockIndex, Bytes, NodeId, ObjectId, PathId};
 use tokio::sync::Notify;
-use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::errors::{GivenUp, QuietSource};
 use super::host::Host;
 use super::own::OwnObject;
 use super::spool::{Spool, Taken};
 use super::{AppError, Shutdown};
-use headwater_driver::{BlockSink, FetchEvent, monotonic_nanos};
+use headwater_driver::{BlockSink, FetchEvent};
+use running::{CancelOnDrop, Open, Running};
 
 /// Counters are read this often.
 const TICK: Duration = Duration::from_millis(100);
@@ -311,7 +309,6 @@ impl Fetch {
         shutdown: &Shutdown,
         follower: &mut dyn Follower,
     ) -> Result<Fetched, AppError> {
-        let what = self.config.name.clone();
         let mut open: Option<Open> = None;
         if self.here.certain
             && let Some(own) = self.here.own.clone()
@@ -327,115 +324,12 @@ impl Fetch {
             }
             open = Some(begun);
         }
-        let (id, mut events) = host.node().fetch(self.config.clone());
+        let (id, events) = host.node().fetch(self.config.clone());
         let mut guard = CancelOnDrop { host, id, armed: true };
-        let mut broken: Option<StoreError> = None;
-        let mut cancelled = false;
-        let (mut ticks, mut held_up) = (0u32, 0u32);
-        // Sources that are to send, and events that came while the object was opened.
-        let mut sources: BTreeMap<FlowId, (NodeId, Vec<SocketAddr>)> = BTreeMap::new();
-        let mut early: VecDeque<FetchEvent> = VecDeque::new();
-        let mut tick = tokio::time::interval(follower.interval());
-        let result = loop {
-            tokio::select! {
-                event = next_of(&mut early, &mut events) => match event {
-                    Some(FetchEvent::Accepted { object, bytes, symbol_size }) => {
-                        if let Some(expected) = self.hash && expected != object {
-                            break Err(AppError::Verification(format!(
-                                "'{what}' is {object} there, not {expected} as --hash demands; nothing was fetched"
-                            )));
-                        }
-                        let opened = match &open {
-                            // Asked anew after the controller forgot: the file is still open.
-                            Some(open) if open.object == object => Ok(open.arrivals.clone()),
-                            _ => {
-                                let opening = self.open(host, controller, object, bytes, follower);
-                                unless_given_up(opening, &mut early, &mut events).await
-                            }
-                        };
-                        let arrivals = match opened {
-                            Ok(arrivals) => arrivals,
-                            // Why it was given up is the next event.
-                            Err(_) if early.iter().any(is_failure) => continue,
-                            Err(error) => break Err(error),
-                        };
-                        let (wanted, have) = (arrivals.wanted(), arrivals.have());
-                        if let Some(open) = &mut open {
-                            if symbol_size < open.symbol_size {
-                                follower.note(&format!(
-                                    "a path carries shorter packets than its ends: going on with symbols of \
-                                     {symbol_size} bytes instead of {}",
-                                    open.symbol_size
-                                ));
-                            }
-                            open.symbol_size = symbol_size;
-                        } else {
-                            open = Some(Open::of(object, symbol_size, arrivals.clone()));
-                        }
-                        host.node().start_fetch(id, wanted, have, arrivals);
-                    }
-                    Some(FetchEvent::Source { flow, node, at }) => _ = sources.insert(flow, (node, at)),
-                    Some(FetchEvent::SourceOver { flow }) => _ = sources.remove(&flow),
-                    Some(FetchEvent::Distrusted(node)) => follower.note(&format!(
-                        "source {} sent bytes that are not the object's; nothing of it is taken any more",
-                        label(host, node)
-                    )),
-                    Some(FetchEvent::Broken(error)) => broken = Some(error),
-                    Some(FetchEvent::Done { stats, at_ns }) => break Ok((stats, at_ns)),
-                    Some(FetchEvent::Failed(failure, stats)) => {
-                        // A node that dialled in said where it is only to the controller.
-                        if let Some(controller) = controller {
-                            host.learn_labels(controller, sources.values().map(|(node, _)| *node)).await;
-                        }
-                        let quiet = sources.iter().map(|(flow, (node, at))| {
-                            let counted = stats.flows.iter().find(|it| it.flow == *flow);
-                            QuietSource {
-                                node: *node,
-                                at: at.clone(),
-                                bytes: counted.map_or(Bytes::ZERO, |it| it.bytes),
-                                was_heard: counted.is_some_and(|it| it.symbols > 0),
-                            }
-                        });
-                        let given_up = GivenUp {
-                            what: &what,
-                            block: open.as_ref().map_or(Bytes::ZERO, |o| {
-                                o.arrivals.hashes().layout().block_bytes()
-                            }),
-                            patience: self.config.patience,
-                            limit: self.config.limit,
-                            symbol_size: open.as_ref().map(|o| o.symbol_size),
-                            sources: quiet.collect(),
-                            label: &|node| label(host, node),
-                        };
-                        break Err(match broken.take() {
-                            Some(error) => error.into(),
-                            None => AppError::of_failure(failure, &given_up),
-                        });
-                    }
-                    Some(FetchEvent::Ended) | None => {
-                        break Err(AppError::Failed("the data thread has ended; see the log above".to_owned()));
-                    }
-                },
-                _ = tick.tick() => {
-                    if let Some(stats) = host.node().snapshot().receivers.get(&id) {
-                        ticks += 1;
-                        held_up += u32::from(stats.blocks_behind > 8);
-                        follower.tick(stats);
-                    }
-                }
-                given_up = moved(open.as_ref()), if !cancelled => match given_up {
-                    true => {
-                        cancelled = true;
-                        host.node().cancel(id);
-                    }
-                    false => host.node().go_on(id),
-                },
-                () = shutdown.wait(), if !cancelled => {
-                    cancelled = true;
-                    host.node().cancel(id);
-                }
-            }
-        };
+        let mut running = Running::new(&self, host, controller, (id, events), open);
+        let result = running.until_over(shutdown, follower).await;
+        let held_up = running.was_held_up();
+        let Running { open, mut events, .. } = running;
         if let Some(open) = &open
             && result.is_err()
         {
@@ -451,16 +345,7 @@ impl Fetch {
             let ended = async { while !matches!(events.recv().await, Some(FetchEvent::Ended) | None) {} };
             let _ = tokio::time::timeout(GOODBYE, ended).await;
         });
-        Ok(Fetched {
-            goodbye,
-            object,
-            symbol_size,
-            stats: *stats,
-            received_ns,
-            arrivals,
-            resumed,
-            held_up: held_up * 2 > ticks,
-        })
+        Ok(Fetched { goodbye, object, symbol_size, stats: *stats, received_ns, arrivals, resumed, held_up })
     }
 
     async fn open(
@@ -591,100 +476,6 @@ impl Fetch {
             missing: Bytes::ZERO,
             hint: "nobody could tell its block hashes; is a source online?".to_owned(),
         })
-    }
-}
-
-/// The next event, of those that were put aside first.
-async fn next_of(
-    early: &mut VecDeque<FetchEvent>,
-    events: &mut UnboundedReceiver<FetchEvent>,
-) -> Option<FetchEvent> {
-    match early.pop_front() {
-        Some(event) => Some(event),
-        None => events.recv().await,
-    }
-}
-
-fn is_failure(event: &FetchEvent) -> bool {
-    matches!(event, FetchEvent::Failed(..) | FetchEvent::Ended)
-}
-
-/// Opens an object, unless it is given up meanwhile. What happens meanwhile is put aside.
-async fn unless_given_up(
-    opening: impl Future<Output = Result<Arc<Arrivals>, AppError>>,
-    early: &mut VecDeque<FetchEvent>,
-    events: &mut UnboundedReceiver<FetchEvent>,
-) -> Result<Arc<Arrivals>, AppError> {
-    let mut opening = std::pin::pin!(opening);
-    loop {
-        tokio::select! {
-            biased;
-            opened = &mut opening => return opened,
-            event = events.recv() => {
-                let Some(event) = event else { return opening.await };
-                let over = is_failure(&event);
-                early.push_back(event);
-                if over {
-                    return Err(AppError::Failed("it was given up before it was opened".to_owned()));
-                }
-            }
-        }
-    }
-}
-
-struct Open {
-    object: ObjectId,
-    symbol_size: u16,
-    arrivals: Arc<Arrivals>,
-    resumed: Bytes,
-}
-
-impl Open {
-    fn of(object: ObjectId, symbol_size: u16, arrivals: Arc<Arrivals>) -> Open {
-        let layout = arrivals.hashes().layout();
-        let resumed = arrivals.have().into_iter().map(|block| layout.len(block)).sum();
-        Open { object, symbol_size, arrivals, resumed }
-    }
-
-    fn is_complete(&self) -> bool {
-        self.arrivals.have().len() == self.arrivals.wanted().len()
-    }
-
-    /// Everything was here already.
-    fn without_asking(self) -> Fetched {
-        let Open { object, symbol_size, arrivals, resumed } = self;
-        Fetched {
-            object,
-            symbol_size,
-            stats: ReceiverStats::default(),
-            received_ns: monotonic_nanos(),
-            arrivals,
-            resumed,
-            held_up: false,
-            goodbye: tokio::spawn(async {}),
-        }
-    }
-}
-
-/// Waits until whoever takes the blocks has come on (false), or wants no more (true).
-async fn moved(open: Option<&Open>) -> bool {
-    let Some(Open { arrivals, .. }) = open else { return pending().await };
-    arrivals.moved.notified().await;
-    arrivals.given_up.load(Ordering::Acquire)
-}
-
-/// A fetch that nobody waits for any more is ended, so that the sources stop.
-struct CancelOnDrop<'a> {
-    host: &'a Host,
-    id: FetchId,
-    armed: bool,
-}
-
-impl Drop for CancelOnDrop<'_> {
-    fn drop(&mut self) {
-        if self.armed {
-            self.host.node().cancel(self.id);
-        }
     }
 }
 

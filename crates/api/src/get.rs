@@ -472,7 +472,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    async fn object(&self, watch: &mut dyn Watch) -> Result<GetResult, AppError> {
+    /// The fetch of the object itself, to a file or a stream.
+    fn fetch(&self) -> Fetch {
         let options = self.options;
         let destination = match &options.output {
             _ if self.outlet.is_some() => Destination::Passing(stream::LEAD),
@@ -484,7 +485,7 @@ impl<'a> Job<'a> {
         };
         let local_only = options.at == Where::Here;
         let certain = local_only || self.own.as_ref().is_some_and(|own| names_it(options, own));
-        let fetch = Fetch {
+        Fetch {
             config: match self.outlet.is_some() {
                 true => self.passing(),
                 false => self.receiver(&options.what),
@@ -495,7 +496,12 @@ impl<'a> Job<'a> {
             overwrite: options.overwrite,
             hash: options.hash,
             here: Here { own: self.own.clone(), certain, local_only, earlier: None },
-        };
+        }
+    }
+
+    async fn object(&self, watch: &mut dyn Watch) -> Result<GetResult, AppError> {
+        let options = self.options;
+        let fetch = self.fetch();
         let mut display = Display::new(options, self.host, self.path, self.outlet.clone(), watch);
         let fetched = fetch.run(self.host, self.controller(), self.shutdown, &mut display).await;
         let written = display.end(fetched.is_ok(), self.shutdown).await;

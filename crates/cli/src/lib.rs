@@ -258,6 +258,7 @@ fn stop_on_signals(
     Ok(())
 }
 
+#[expect(clippy::too_many_lines, reason = "one flat match")]
 async fn act(
     command: &Command,
     settings: &Settings,

@@ -188,6 +188,14 @@ pub(crate) fn cast(result: &CastResult) -> String {
         text += &waves(&result.waves);
     }
     text += &judged(result);
+    text += &cast_totals(result);
+    text += &cast_repairs(result);
+    text
+}
+
+/// When the receivers had it, and how many copies were sent.
+fn cast_totals(result: &CastResult) -> String {
+    let mut text = String::new();
     if let (Some(first), Some(median), Some(last)) =
         (result.first_seconds, result.median_seconds, result.last_seconds)
     {
@@ -214,6 +222,12 @@ pub(crate) fn cast(result: &CastResult) -> String {
             let _ = writeln!(text, "  from {}: {:.3} copies", source.node, source.copies);
         }
     }
+    text
+}
+
+/// What trees did about cables that failed.
+fn cast_repairs(result: &CastResult) -> String {
+    let mut text = String::new();
     for repair in &result.repairs {
         let told = repair
             .told_seconds

@@ -115,13 +115,14 @@ const EXERCISE_ALONE: [&str; 2] =
     ["crates/transport/src/stop_and_wait/", "crates/experiment/tests/stop_and_wait.rs"];
 
 /// The crates that run the same on sockets and in simulation: they decide, and leave all doing to a driver.
-const MACHINES: [&str; 14] = [
+const MACHINES: [&str; 15] = [
     "units",
     "wire",
     "fabric",
     "policy",
     "codec",
     "machine",
+    "flow",
     "transport",
     "baseline",
     "controller",
@@ -355,6 +356,25 @@ fn modules_know_each_other_in_no_circle() {
     }
     assert!(arrows > 500, "the sources were not read: {arrows}");
     assert_eq!(found, Vec::<String>::new());
+}
+
+/// A crate is read by one who is new to it.
+#[test]
+fn no_crate_is_too_large_to_be_read() {
+    let lines_of = |file: &Path| {
+        let text = std::fs::read_to_string(file).unwrap();
+        text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default().lines().count()
+    };
+    let is_test = |file: &&PathBuf| {
+        file.components().any(|part| ["tests", "tests.rs"].map(AsRef::as_ref).contains(&part.as_os_str()))
+    };
+    for package in metadata().workspace_packages() {
+        let src = package.manifest_path.parent().unwrap().join("src");
+        let files = sources::rust_files(src.as_std_path());
+        let files: Vec<&PathBuf> = files.iter().filter(|file| !is_test(file)).collect();
+        let lines: usize = files.iter().map(|file| lines_of(file)).sum();
+        assert!((1..20_000).contains(&lines), "{} has {lines} lines without its tests", package.name);
+    }
 }
 
 /// Lines that a patch adds, by file.

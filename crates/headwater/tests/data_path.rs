@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods)] // A delivery in real time.
 
 use std::alloc::System;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -119,21 +120,9 @@ fn kept(folder: &Path, hashes: BlockHashes) -> Arc<Kept> {
     })
 }
 
-/// Sends an object from one node to another.
-async fn deliver(size: Bytes, source_config: SourceConfig) -> Cost {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("object");
-    let bytes: Vec<u8> =
-        (0..size.get() as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 21) as u8).collect();
-    std::fs::write(&path, &bytes).unwrap();
-    let (file, hashes) = SourceFile::hash(&path, &mut |_| {}).unwrap();
-    let (object, sink) = (hashes.root(), kept(folder.path(), hashes.clone()));
-    let geometry = Geometry::fitting(size, ROOM);
-
-    let (source, mut source_says) = start(source_config);
-    let (receiver, mut receiver_says) = start(SourceConfig::default());
-    source.hold(object, Arc::new(file));
-    let push = Push {
+/// What the source is told.
+fn order(object: ObjectId, size: Bytes, geometry: &Geometry) -> Push {
+    Push {
         task: TaskId(1),
         flow: FLOW,
         object,
@@ -149,8 +138,49 @@ async fn deliver(size: Bytes, source_config: SourceConfig) -> Cost {
         at: Vec::new(),
         start: None,
         role: FlowRole::Single,
+    }
+}
+
+/// What the receiver is told.
+fn accepted(object: ObjectId, size: Bytes, geometry: &Geometry, source: SocketAddr) -> Control {
+    let grant = FlowGrant {
+        flow: FLOW,
+        node: NodeId([1; 32]),
+        at: vec![source],
+        key: KEY,
+        index: 0,
+        of: 1,
+        group: None,
+        relays: false,
     };
-    source.control(control_path(1), ToSource::Push(push));
+    Control::Receiver(ToReceiver::Accepted {
+        request: 7,
+        task: TaskId(1),
+        object,
+        bytes: size,
+        symbol_size: geometry.symbol_size(),
+        feedback_every: Duration::from_secs(1),
+        version: 0,
+        flows: vec![grant],
+        delivery: Delivery::Push,
+    })
+}
+
+/// Sends an object from one node to another.
+async fn deliver(size: Bytes, source_config: SourceConfig) -> Cost {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("object");
+    let bytes: Vec<u8> =
+        (0..size.get() as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 21) as u8).collect();
+    std::fs::write(&path, &bytes).unwrap();
+    let (file, hashes) = SourceFile::hash(&path, &mut |_| {}).unwrap();
+    let (object, sink) = (hashes.root(), kept(folder.path(), hashes.clone()));
+    let geometry = Geometry::fitting(size, ROOM);
+
+    let (source, mut source_says) = start(source_config);
+    let (receiver, mut receiver_says) = start(SourceConfig::default());
+    source.hold(object, Arc::new(file));
+    source.control(control_path(1), ToSource::Push(order(object, size, &geometry)));
     assert!(matches!(source_says.recv().await, Some(NodeEvent::Sending { flow: FLOW, .. })));
     assert_eq!(
         source_says.recv().await,
@@ -166,27 +196,7 @@ async fn deliver(size: Bytes, source_config: SourceConfig) -> Cost {
         matches!(request, Some(NodeEvent::Control(_, Control::Controller(ToController::Request(_))))),
         "{request:?}"
     );
-    let grant = FlowGrant {
-        flow: FLOW,
-        node: NodeId([1; 32]),
-        at: vec![source.data_address()],
-        key: KEY,
-        index: 0,
-        of: 1,
-        group: None,
-        relays: false,
-    };
-    let accepted = Control::Receiver(ToReceiver::Accepted {
-        request: 7,
-        task: TaskId(1),
-        object,
-        bytes: size,
-        symbol_size: geometry.symbol_size(),
-        feedback_every: Duration::from_secs(1),
-        version: 0,
-        flows: vec![grant],
-        delivery: Delivery::Push,
-    });
+    let accepted = accepted(object, size, &geometry, source.data_address());
     receiver.control(control_path(2), accepted);
     assert!(matches!(events.recv().await, Some(FetchEvent::Accepted { .. })));
     receiver.start_fetch(id, sink.partial.wanted(), Vec::new(), sink.clone());

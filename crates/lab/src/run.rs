@@ -15,8 +15,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::RecvTimeoutError;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use headwater_experiment::claim::{Outcome as Verdicted, Verdict};
 use headwater_experiment::experiment::{Engine, Experiment, Job, Scale};
@@ -27,13 +26,15 @@ use super::estimate::{Estimate, Kind};
 use super::files::{Claimed, claim_folder, remove_unfinished, write_whole};
 use super::machine::Machine;
 use super::models::Models;
-use super::pool::{News, Outcome, Pool, Task, threads_for};
+use super::pool::{Outcome, Task};
 use super::results::{self, Drawn, Heading, Means, SkippedRun, StoredRun};
 use super::run_file::Origin;
-use super::{LabError, LabProgress, LabWatch, freshness};
+use super::{LabError, LabWatch, freshness};
 
+mod computing;
 mod join;
 
+use self::computing::compute;
 use self::join::join;
 
 /// What to run, and how.
@@ -261,102 +262,6 @@ fn prepare(
     })
 }
 
-/// Has all runs computed; every experiment is judged as soon as its last run is over.
-#[allow(clippy::disallowed_methods, reason = "a bar tells people how long it takes")]
-fn compute(
-    options: &RunOptions,
-    mut batches: Vec<Batch>,
-    models: Arc<dyn Models>,
-    stop: &dyn Fn() -> bool,
-    watch: &mut dyn LabWatch,
-) -> Result<Vec<ExperimentRun>, LabError> {
-    let places: Vec<(usize, usize)> = batches
-        .iter()
-        .enumerate()
-        .flat_map(|(batch, b)| (0..b.tasks.len()).map(move |run| (batch, run)))
-        .collect();
-    let tasks: Vec<Task> = batches.iter().flat_map(|batch| batch.tasks.iter().cloned()).collect();
-    let threads = threads_for(&tasks, options.threads);
-    let mut estimate = estimate_of(&batches, threads);
-    let total = tasks.len();
-    let mut pool = Pool::start(tasks, threads, models).map_err(LabError::Threads)?;
-    let mut finished: Vec<Option<ExperimentRun>> = batches.iter().map(|_| None).collect();
-    let (mut over, mut told, mut skipped) = (0, 0, 0);
-    let began = Instant::now();
-    let mut current = String::new();
-    while over < total {
-        let mut news = match pool.news.recv_timeout(TICK) {
-            Ok(news) => Some(news),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => {
-                unreachable!("threads end only when no run is left or after this loop")
-            }
-        };
-        let now = || began.elapsed().as_secs_f64();
-        while let Some((number, what)) = news {
-            let (batch, run) = places[number];
-            match what {
-                News::Begun => {
-                    estimate.begun(number, now());
-                    batches[batch].busy.get_or_insert((now(), now()));
-                }
-                News::Reached(part) => estimate.reached(number, part),
-                News::Over(Outcome::Unwritable(path, source)) => {
-                    return Err(LabError::write(&path, "--out", source));
-                }
-                News::Over(outcome) => {
-                    let seconds = if let Outcome::Ran(seconds) = outcome { Some(seconds) } else { None };
-                    estimate.done(number, seconds);
-                    over += 1;
-                    if let Some((_, end)) = &mut batches[batch].busy {
-                        *end = now();
-                    }
-                    if let Some(note) = batches[batch].remark(run, &outcome) {
-                        watch.note(&note);
-                    }
-                    skipped += usize::from(matches!(outcome, Outcome::Skipped(_)));
-                    batches[batch].note(run, outcome)?;
-                    if batches[batch].open == 0 {
-                        finished[batch] = Some(conclude(&mut batches[batch], options)?);
-                    }
-                }
-            }
-            news = pool.news.try_recv().ok();
-        }
-        while let Some(Some(run)) = finished.get(told) {
-            watch.concluded(run);
-            told += 1;
-        }
-        let outlook = estimate.outlook(now());
-        if let Some(run) = outlook.oldest {
-            current.clone_from(&batches[places[run].0].experiment.id);
-        }
-        watch.progress(&LabProgress {
-            runs: total,
-            done: outlook.done,
-            skipped,
-            part: outlook.part,
-            left: outlook.left,
-            experiment: current.clone(),
-        });
-        if over < total && stop() {
-            pool.stop();
-            // A run that was told to stop may have left something behind, and says so.
-            for (number, news) in pool.news.try_iter() {
-                let (batch, run) = places[number];
-                if let News::Over(outcome) = news
-                    && let Some(note) = batches[batch].remark(run, &outcome)
-                {
-                    watch.note(&note);
-                }
-            }
-            finished.iter().skip(told).flatten().for_each(|run| watch.concluded(run));
-            return Err(LabError::Stopped { done: over, jobs: total, out: options.out.clone() });
-        }
-    }
-    Ok(finished.into_iter().flatten().collect())
-}
-
 /// What is known before anything begins.
 fn estimate_of(batches: &[Batch], threads: usize) -> Estimate {
     let mut numbers = BTreeMap::new();
@@ -422,8 +327,8 @@ fn read_times(folder: &Path) -> BTreeMap<String, f64> {
     text.lines().filter_map(entry).collect()
 }
 
-/// Joins the rows of all runs and judges the claims.
-fn conclude(batch: &mut Batch, options: &RunOptions) -> Result<ExperimentRun, LabError> {
+/// What came of the runs of a batch; and why those that were not computed were not, where no engine models them.
+fn tally(batch: &Batch, options: &RunOptions) -> (ExperimentRun, Option<String>) {
     let (mut ran, mut kept, mut added_seconds) = (0, 0, 0.0);
     let (mut failures, mut not_modelled, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
     for (run, outcome) in batch.outcomes.iter().enumerate() {
@@ -441,7 +346,7 @@ fn conclude(batch: &mut Batch, options: &RunOptions) -> Result<ExperimentRun, La
             Some(Outcome::Unwritable(..)) | None => unreachable!("every run of it is over"),
         }
     }
-    let mut result = ExperimentRun {
+    let result = ExperimentRun {
         experiment: batch.experiment.id.clone(),
         title: batch.experiment.title.clone(),
         engine: batch.engine,
@@ -459,16 +364,23 @@ fn conclude(batch: &mut Batch, options: &RunOptions) -> Result<ExperimentRun, La
         failures,
         stored: None,
     };
+    (result, not_modelled.into_iter().next())
+}
+
+/// Joins the rows of all runs and judges the claims.
+fn conclude(batch: &mut Batch, options: &RunOptions) -> Result<ExperimentRun, LabError> {
+    let (mut result, not_modelled) = tally(batch, options);
     // Means over fewer seeds than asked for would be judged as if nothing had happened.
     if !result.failures.is_empty() {
         return Ok(result);
     }
+    let is_empty = result.ran + result.kept == 0;
     let (experiment, engine, scale) = (&batch.experiment, batch.engine, options.scale);
     let (tables, means) = join(batch, options.scale)?;
     result.invalid_tries = means.iter().map(Means::invalid_tries).sum();
     let skipped = result.skipped.first().map(SkippedRun::to_string);
-    let verdicts = match not_modelled.first().or(skipped.as_ref()) {
-        Some(reason) if ran + kept == 0 => experiment.pending(engine, scale, reason),
+    let verdicts = match not_modelled.as_ref().or(skipped.as_ref()) {
+        Some(reason) if is_empty => experiment.pending(engine, scale, reason),
         _ => {
             let mut verdicts = experiment.judge(engine, scale, &tables);
             let runs = batch.tasks.len();
@@ -481,7 +393,7 @@ fn conclude(batch: &mut Batch, options: &RunOptions) -> Result<ExperimentRun, La
     let path = batch.folder.join("verdicts.json");
     write_whole(&path, |file| file.write_all(lines_of_json(&result.verdicts)?.as_bytes()))
         .map_err(|source| LabError::write(&path, "--out", source))?;
-    if ran + kept == 0 {
+    if is_empty {
         return Ok(result);
     }
     let axes = experiment.axes_at(engine, scale);

@@ -165,6 +165,7 @@ pub fn peek_tree(bytes: &[u8]) -> Option<Datagram> {
 }
 
 /// Checks the tag if there is a key.
+#[expect(clippy::too_many_lines, reason = "one flat match")]
 fn read<'a>(bytes: &'a [u8], key: Option<&HeaderKey>) -> Result<Parsed<'a>, WireError> {
     let header: &[u8; HEADER] =
         bytes.first_chunk().ok_or(WireError::Short { have: bytes.len(), need: HEADER })?;
@@ -340,6 +341,7 @@ impl Datagram {
 ///
 /// # Panics
 /// If `out` has another length: the caller asked for it a line above.
+#[expect(clippy::too_many_lines, reason = "one flat match")]
 pub fn emit<'a>(datagram: &Datagram, symbol_size: u16, key: &HeaderKey, out: &'a mut [u8]) -> &'a mut [u8] {
     assert_eq!(out.len(), datagram.len(symbol_size), "a datagram is emitted into a buffer of its own length");
     let (mut flags, mut detail, mut number) = (0, 0, 0);

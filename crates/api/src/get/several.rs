@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use headwater_units::{BitRate, ObjectId};
+use headwater_units::{BitRate, ObjectId, PathId};
 
 use super::{
     CONTROLLER_PATIENCE, FILES_AT_ONCE, GetOptions, Job, connect, first_of, nobody_known, output, within,
@@ -60,6 +60,36 @@ fn check_names(what: &[String]) -> Result<(), AppError> {
     Ok(())
 }
 
+/// The machine that fetches them and the link to whoever is asked; and why nobody can be asked, if only what this machine has can be had.
+async fn reach(
+    options: &GetOptions,
+    has_some: bool,
+    started: Instant,
+    watch: &mut dyn Watch,
+) -> Result<(Host, PathId, Option<AppError>), AppError> {
+    // Nobody may be there to ask, and this machine have some of them all the same.
+    let reached = match has_some {
+        true => {
+            tokio::time::timeout(CONTROLLER_PATIENCE, connect(options, watch)).await.unwrap_or_else(|_| {
+                Err(AppError::Unreachable {
+                    who: "the controller".to_owned(),
+                    reason: "no answer".to_owned(),
+                })
+            })
+        }
+        false if options.at == Where::Here => return Err(nobody_known()),
+        false => within(options, started, connect(options, watch)).await,
+    };
+    match reached {
+        Err(error @ AppError::Unreachable { .. }) if has_some => {
+            watch.note(&format!("{error}; what this machine's own store has is taken from there"));
+            let (host, path) = connect(&GetOptions { at: Where::Here, ..options.clone() }, watch).await?;
+            Ok((host, path, Some(error)))
+        }
+        reached => reached.map(|(host, path)| (host, path, None)),
+    }
+}
+
 async fn all(
     options: &GetOptions,
     each: &[GetOptions],
@@ -76,28 +106,7 @@ async fn all(
             own::find(&options.common.state, &what).await
         }
     };
-    // Nobody may be there to ask, and this machine have some of them all the same.
-    let mut fallback = None;
-    let reached = match own.iter().any(Option::is_some) {
-        true => {
-            tokio::time::timeout(CONTROLLER_PATIENCE, connect(options, watch)).await.unwrap_or_else(|_| {
-                Err(AppError::Unreachable {
-                    who: "the controller".to_owned(),
-                    reason: "no answer".to_owned(),
-                })
-            })
-        }
-        false if options.at == Where::Here => return Err(nobody_known()),
-        false => within(options, started, connect(options, watch)).await,
-    };
-    let (host, path) = match reached {
-        Err(error @ AppError::Unreachable { .. }) if own.iter().any(Option::is_some) => {
-            watch.note(&format!("{error}; what this machine's own store has is taken from there"));
-            fallback = Some(error);
-            connect(&GetOptions { at: Where::Here, ..options.clone() }, watch).await?
-        }
-        reached => reached?,
-    };
+    let (host, path, fallback) = reach(options, own.iter().any(Option::is_some), started, watch).await?;
     let nobody = fallback.is_some() || options.at == Where::Here;
     let each: Vec<GetOptions> = each
         .iter()

@@ -3,6 +3,7 @@
 //! A thread takes the blocks in their order and writes them ([`super::super::spool`] holds the others). It may wait for its reader
 //! without limit: the end of the command does not wait for it.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
@@ -24,6 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use super::folder::Sum;
 use super::{FILES_AT_ONCE, GetOptions, Job, first_of, result_of};
 use crate::fetch::{Arrivals, Destination, Fetch, Fetched, Follower, Here, file_name};
+use crate::own::OwnObject;
 use crate::{AppError, GetResult, Output, Phase, Progress, Shutdown, Watch};
 use headwater_driver::monotonic_nanos;
 
@@ -375,11 +377,43 @@ impl Job<'_> {
         });
         // A writer that has ended says why below.
         let _ = items.send((None, Item::Folder { path: base.clone(), mode: 0o755 }));
-        let turns = Arc::new(Semaphore::new(FILES_AHEAD));
         let mut sum = Sum::of_root(root);
+        let files = (manifest, base.as_path(), &own);
+        let early = self.files_of_tar(files, &items, &mut ended, &mut sum, watch).await;
+        drop(items);
+        tokio::select! {
+            result = tar_written(&early, ended) => result?,
+            () = self.shutdown.wait() => return Err(AppError::Interrupted { resumable: false }),
+        }
+        if let Some(Err(error)) = early {
+            return Err(error.without_resuming());
+        }
+        outlet.sync()?;
+        let (seconds, finish_ns) = (self.started.elapsed().as_secs_f64(), monotonic_nanos());
+        let names = self.names(&sum.stats).await;
+        let mut result = result_of(root, &sum.stats, seconds, &names);
+        (result.received_ns, result.finish_ns) = (sum.received_ns, finish_ns);
+        (result.bytes, result.resumed_bytes) = (total.get(), sum.resumed.get());
+        result.mb_per_s = result.bytes as f64 / seconds / 1e6;
+        result.name = Some(self.options.what.clone());
+        result.output = self.stream_name();
+        Ok(result)
+    }
+
+    /// Fetches a tar's files, a few at a time, and hands over all entries in their order. Ends before that with an error, or when the
+    /// writer has ended.
+    async fn files_of_tar(
+        &self,
+        (manifest, base, own): (&Manifest, &Path, &BTreeMap<ObjectId, OwnObject>),
+        items: &mpsc::Sender<(Option<u64>, Item)>,
+        ended: &mut oneshot::Receiver<Result<(), AppError>>,
+        sum: &mut Sum,
+        watch: &mut dyn Watch,
+    ) -> Option<Result<(), AppError>> {
+        let turns = Arc::new(Semaphore::new(FILES_AHEAD));
         let mut waiting = manifest.entries().iter().peekable();
         let mut running = Vec::new();
-        let early = loop {
+        loop {
             while running.len() < FILES_AT_ONCE
                 && let Some(entry) = waiting.peek()
             {
@@ -403,7 +437,7 @@ impl Job<'_> {
                 waiting.next();
             }
             if running.is_empty() && waiting.peek().is_none() {
-                break None;
+                return None;
             }
             let wants_turn = running.len() < FILES_AT_ONCE && waiting.peek().is_some();
             tokio::select! {
@@ -411,54 +445,22 @@ impl Job<'_> {
                     drop(running.swap_remove(index));
                     let (size, fetched): (Bytes, Fetched) = match done {
                         Ok(done) => done,
-                        Err(error) => break Some(Err(error)),
+                        Err(error) => return Some(Err(error)),
                     };
                     sum.count(size, &fetched);
                     watch.progress(&Progress {
                         object: self.options.what.clone(),
                         bytes_done: sum.bytes.get(),
-                        bytes_total: total.get(),
+                        bytes_total: manifest.total_bytes().get(),
                         rate: sum.rate(self.started),
                         phase: Phase::Receiving,
                         ..Progress::default()
                     });
                 }
                 turn = turns.acquire(), if wants_turn => drop(turn),
-                result = &mut ended => break Some(result.unwrap_or(Ok(()))),
+                result = &mut *ended => return Some(result.unwrap_or(Ok(()))),
             }
-        };
-        drop(running);
-        drop(items);
-        // The writer's own trouble is why files stopped coming, if it has any.
-        let written = async {
-            match &early {
-                None => ended
-                    .await
-                    .unwrap_or_else(|_| Err(AppError::Failed("the tar was not written".to_owned()))),
-                Some(Ok(())) => Err(AppError::Failed("the tar ended before its files".to_owned())),
-                Some(Err(_)) => match tokio::time::timeout(LAST_WORD, ended).await {
-                    Ok(Ok(Err(error @ AppError::Io { .. }))) => Err(error),
-                    _ => Ok(()),
-                },
-            }
-        };
-        tokio::select! {
-            result = written => result?,
-            () = self.shutdown.wait() => return Err(AppError::Interrupted { resumable: false }),
         }
-        if let Some(Err(error)) = early {
-            return Err(error.without_resuming());
-        }
-        outlet.sync()?;
-        let (seconds, finish_ns) = (self.started.elapsed().as_secs_f64(), monotonic_nanos());
-        let names = self.names(&sum.stats).await;
-        let mut result = result_of(root, &sum.stats, seconds, &names);
-        (result.received_ns, result.finish_ns) = (sum.received_ns, finish_ns);
-        (result.bytes, result.resumed_bytes) = (total.get(), sum.resumed.get());
-        result.mb_per_s = result.bytes as f64 / seconds / 1e6;
-        result.name = Some(self.options.what.clone());
-        result.output = self.stream_name();
-        Ok(result)
     }
 
     async fn file_of_tar(
@@ -485,6 +487,21 @@ impl Job<'_> {
         let fetched = fetch.run(self.host, self.controller(), self.shutdown, &mut handing).await?;
         self.learn(&fetched);
         Ok((size, fetched))
+    }
+}
+
+/// Waits until a tar is written. The writer's own trouble is why files stopped coming `early`, if it has any.
+async fn tar_written(
+    early: &Option<Result<(), AppError>>,
+    ended: oneshot::Receiver<Result<(), AppError>>,
+) -> Result<(), AppError> {
+    match early {
+        None => ended.await.unwrap_or_else(|_| Err(AppError::Failed("the tar was not written".to_owned()))),
+        Some(Ok(())) => Err(AppError::Failed("the tar ended before its files".to_owned())),
+        Some(Err(_)) => match tokio::time::timeout(LAST_WORD, ended).await {
+            Ok(Ok(Err(error @ AppError::Io { .. }))) => Err(error),
+            _ => Ok(()),
+        },
     }
 }
 

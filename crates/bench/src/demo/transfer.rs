@@ -12,7 +12,7 @@ use super::progress::{error_of, progress_of};
 use super::script::{Event, Happening};
 use super::stage::{NAME, Stage};
 use super::{DemoResult, Joined, Killed, Rerated, Run, blocking, failure, sending_flags};
-use crate::subprocess::{self, cpu_seconds};
+use crate::subprocess::{self, Process, cpu_seconds};
 
 /// What arrives.
 const OUTPUT: &str = "received.bin";
@@ -53,39 +53,7 @@ impl Run<'_> {
         let mut receiver = stage.start(self, Role::Receiver, "receiver", &arguments)?;
 
         let mut seen = Seen::default();
-        let first = match timeout(BEGIN, receiver.json()).await {
-            Ok(line) => line,
-            Err(_) => return Err(receiver.failed("does not begin")),
-        };
-        // `get` says that it is asking, and its clock starts.
-        let begun = Instant::now();
-        let planned = self.script.ideal_seconds(self.options.size, None);
-        let patience = planned.or_else(|| self.ideal_without_events()).unwrap_or_default() * STUCK.0;
-        let stuck = begun + Duration::from_secs_f64(patience) + STUCK.1;
-        let mut events = self.script.events.iter();
-        let mut next = events.next();
-        let mut tick = tokio::time::interval(TICK);
-        let mut next_line = first;
-        while let Some(line) = next_line {
-            self.hear(line, begun, stage, &mut seen, watch);
-            next_line = loop {
-                let due = next.map_or(stuck, |event| begun + event.at.into());
-                tokio::select! {
-                    line = receiver.json() => break line,
-                    _ = tick.tick() => {
-                        let now = begun.elapsed().as_secs_f64();
-                        stage.look_after_sources(now, &mut seen.joined, watch);
-                    }
-                    () = sleep_until(due) => match next.take() {
-                        Some(event) => {
-                            self.happen(event, begun, stage, &mut seen, watch).await?;
-                            next = events.next();
-                        }
-                        None => return Err(receiver.failed("is stuck")),
-                    }
-                }
-            };
-        }
+        self.follow(&mut receiver, stage, &mut seen, watch).await?;
         receiver.ended().await?;
         let cpu = receiver.cpu_seconds() + stage.cpu_seconds() + (cpu_seconds("self") - own_before);
         let status = receiver
@@ -130,6 +98,50 @@ impl Run<'_> {
             rerated: seen.rerated,
             kept: stage.kept(),
         })
+    }
+
+    /// Follows the receiver until it says no more, and lets the events of the script happen in time.
+    async fn follow(
+        &self,
+        receiver: &mut Process,
+        stage: &mut Stage,
+        seen: &mut Seen,
+        watch: &mut dyn Watch,
+    ) -> Result<(), AppError> {
+        let first = match timeout(BEGIN, receiver.json()).await {
+            Ok(line) => line,
+            Err(_) => return Err(receiver.failed("does not begin")),
+        };
+        // `get` says that it is asking, and its clock starts.
+        let begun = Instant::now();
+        let planned = self.script.ideal_seconds(self.options.size, None);
+        let patience = planned.or_else(|| self.ideal_without_events()).unwrap_or_default() * STUCK.0;
+        let stuck = begun + Duration::from_secs_f64(patience) + STUCK.1;
+        let mut events = self.script.events.iter();
+        let mut next = events.next();
+        let mut tick = tokio::time::interval(TICK);
+        let mut next_line = first;
+        while let Some(line) = next_line {
+            self.hear(line, begun, stage, seen, watch);
+            next_line = loop {
+                let due = next.map_or(stuck, |event| begun + event.at.into());
+                tokio::select! {
+                    line = receiver.json() => break line,
+                    _ = tick.tick() => {
+                        let now = begun.elapsed().as_secs_f64();
+                        stage.look_after_sources(now, &mut seen.joined, watch);
+                    }
+                    () = sleep_until(due) => match next.take() {
+                        Some(event) => {
+                            self.happen(event, begun, stage, seen, watch).await?;
+                            next = events.next();
+                        }
+                        None => return Err(receiver.failed("is stuck")),
+                    }
+                }
+            };
+        }
+        Ok(())
     }
 
     fn ideal_without_events(&self) -> Option<f64> {

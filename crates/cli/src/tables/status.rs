@@ -283,6 +283,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a page and what it is made of")]
     fn a_status_shows_each_source_of_each_task() {
         let source = TaskSource {
             node: "10.0.0.1:7001".into(),

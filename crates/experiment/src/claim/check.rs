@@ -72,6 +72,7 @@ impl Names<'_> {
         self.check_open(metric, on, &[])
     }
 
+    #[expect(clippy::too_many_lines, reason = "one flat match")]
     fn shape(&self, metric: &Metric, fixed: &Fixed) -> Result<Shape, String> {
         match metric {
             Metric::Column { filter, on, .. } | Metric::ShareAtLeast { filter, on, .. } => {

@@ -58,6 +58,7 @@ pub(crate) fn time_series(
 }
 
 impl Evaluator<'_> {
+    #[expect(clippy::too_many_lines, reason = "one flat match")]
     pub(super) fn value(&mut self, metric: &Metric, scope: &Scope) -> Result<Value, EvalError> {
         match metric {
             Metric::Column { table, column, stat, filter, on } => {

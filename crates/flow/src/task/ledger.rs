@@ -278,7 +278,7 @@ impl<A> Ledger<A> {
 
     /// Number of open blocks.
     #[inline]
-    pub fn len(&self) -> usize {
+    pub fn open_count(&self) -> usize {
         self.open.len()
     }
 

@@ -114,10 +114,41 @@ pub(super) struct Network {
     pub(super) faults: FaultCounts,
 }
 
+/// The links with their ports; `leaves` says which switch's port a link leaves from, if it is not a host.
+fn links_of(
+    ground: &Ground<'_>,
+    host_of: &[Option<u32>],
+    leaves: &[Option<(u32, PortIndex)>],
+) -> Result<Vec<Link>, SetupError> {
+    let Ground { topology, port: port_of, tallied, .. } = *ground;
+    let fabric = topology.fabric();
+    let trims =
+        (0..fabric.link_count() as u32).any(|link| port_of(LinkId(link), false).when_full == WhenFull::Trim);
+    let mut links = Vec::with_capacity(fabric.link_count());
+    for id in (0..fabric.link_count() as u32).map(LinkId) {
+        let link = fabric.link(id).expect("ids count from zero");
+        let leaves = leaves[id.0 as usize];
+        let is_host = host_of[link.from.0 as usize].is_some();
+        let port = Port::new(port_of(id, is_host)).map_err(|error| match leaves {
+            Some((_, port)) => SetupError::from(SwitchError::Port { port, error }),
+            None => error.into(),
+        })?;
+        let delay = link.delay.as_nanos();
+        let mode = match tallied {
+            _ if port.has_allocator() => PortMode::Watched,
+            false if port.is_plain() => PortMode::Pass,
+            false if trims => PortMode::Queue,
+            _ => PortMode::Watched,
+        };
+        links.push(Link { port, delay, serving: u64::MAX, mode, leaves, faults: None });
+    }
+    Ok(links)
+}
+
 impl Network {
     /// Ports and routes.
     pub(super) fn new(ground: &Ground<'_>) -> Result<Self, SetupError> {
-        let Ground { topology, routes, port: port_of, choice: choice_of, on_trees, tallied, seed } = *ground;
+        let Ground { topology, routes, choice: choice_of, on_trees, tallied, seed, .. } = *ground;
         let fabric = topology.fabric();
         let host_of: Vec<Option<u32>> = {
             let mut of = vec![None; fabric.point_count()];
@@ -157,30 +188,12 @@ impl Network {
             let links = links.iter().map(|link| link.0).collect();
             switches.push(SwitchAt { forwarding: table.with_choice(choice), links });
         }
-        let trims = (0..fabric.link_count() as u32)
-            .any(|link| port_of(LinkId(link), false).when_full == WhenFull::Trim);
-        let (mut links, mut ends) = (Vec::new(), Vec::new());
-        for id in (0..fabric.link_count() as u32).map(LinkId) {
-            let link = fabric.link(id).expect("ids count from zero");
-            let leaves = leaves[id.0 as usize];
-            let is_host = host_of[link.from.0 as usize].is_some();
-            let port = Port::new(port_of(id, is_host)).map_err(|error| match leaves {
-                Some((_, port)) => SetupError::from(SwitchError::Port { port, error }),
-                None => error.into(),
-            })?;
-            let delay = link.delay.as_nanos();
-            let mode = match tallied {
-                _ if port.has_allocator() => PortMode::Watched,
-                false if port.is_plain() => PortMode::Pass,
-                false if trims => PortMode::Queue,
-                _ => PortMode::Watched,
-            };
-            links.push(Link { port, delay, serving: u64::MAX, mode, leaves, faults: None });
-            ends.push(match host_of[link.to.0 as usize] {
-                Some(host) => Far::Host(host),
-                None => Far::Switch(switch_of[link.to.0 as usize]),
-            });
-        }
+        let links = links_of(ground, &host_of, &leaves)?;
+        let far = |link: u32| {
+            let to = fabric.link(LinkId(link)).expect("ids count from zero").to.0 as usize;
+            host_of[to].map_or(Far::Switch(switch_of[to]), Far::Host)
+        };
+        let ends = (0..fabric.link_count() as u32).map(far).collect();
         let tallies = vec![LinkTally::default(); if tallied { fabric.link_count() } else { 0 }];
         let (groups, segments, faults) = (Groups::default(), Segments::default(), FaultCounts::default());
         let copies = Vec::new();

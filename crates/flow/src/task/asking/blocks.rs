@@ -50,7 +50,7 @@ impl Asks for Lacks<'_> {
     }
 
     fn has_room(&self, block: BlockIndex) -> bool {
-        self.blocks.ledger.len() < self.blocks.most_open || self.blocks.ledger.find(block.0).is_some()
+        self.blocks.ledger.open_count() < self.blocks.most_open || self.blocks.ledger.find(block.0).is_some()
     }
 }
 
@@ -115,7 +115,7 @@ impl Blocks {
     /// A flow brings nothing more. Returns the blocks that begin anew.
     pub(super) fn release(&mut self, flow: FlowId) -> Vec<BlockIndex> {
         let ledger = &mut self.ledger;
-        let anew = (0..ledger.len()).filter(|at| ledger.release(*at, flow)).collect::<Vec<_>>();
+        let anew = (0..ledger.open_count()).filter(|at| ledger.release(*at, flow)).collect::<Vec<_>>();
         anew.into_iter().map(|at| BlockIndex(ledger[at].number)).collect()
     }
 

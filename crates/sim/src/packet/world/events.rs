@@ -72,6 +72,7 @@ impl World {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one flat match")]
     fn on_receiver(&mut self, endpoint: u32, event: ReceiverEvent) {
         let task = self.endpoints[endpoint as usize].task;
         let running = &mut self.tasks[task as usize];

@@ -317,7 +317,7 @@ impl Blocks {
     /// Nothing is coming from a flow any more.
     pub(super) fn lose_all(&mut self, place: usize) {
         (self.places[place].stray, self.places[place].heard) = (0, false);
-        for at in 0..self.ledger.len() {
+        for at in 0..self.ledger.open_count() {
             let coming = self.ledger[at].asked.coming_from(place);
             if coming > 0 {
                 self.change(at, |entry| entry.asked.take_coming(place, coming));
@@ -344,7 +344,7 @@ impl Blocks {
     pub(super) fn hand_on(&mut self, place: usize) -> Vec<BlockIndex> {
         let flow = self.places[place].flow;
         let mut anew = Vec::new();
-        for at in 0..self.ledger.len() {
+        for at in 0..self.ledger.open_count() {
             let before = u64::from(self.ledger[at].needs());
             if self.ledger.release(at, flow) {
                 self.ask_anew(at);

@@ -219,7 +219,7 @@ impl Blocks {
     #[inline]
     fn note_told(&mut self, place: usize, block: u32) {
         let told = std::mem::replace(&mut self.places[place].told, block);
-        for at in self.ledger.place_from(told)..self.ledger.len() {
+        for at in self.ledger.place_from(told)..self.ledger.open_count() {
             let entry = &mut self.ledger[at];
             if entry.number >= block {
                 break;
