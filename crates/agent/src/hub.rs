@@ -364,10 +364,17 @@ impl Hub {
             here.bytes += bytes.get();
         }
         let mut next = it.delivery.insert(offset, block).map(|block| (offset, block));
+        let mut lost = 0;
         while let Some((offset, block)) = next {
-            it.outbox.put(ToProgram::Data { flow, name: it.name, offset, block });
+            let length = block.len() as u64;
+            if !it.outbox.put(ToProgram::Data { flow, name: it.name, offset, block }) {
+                // The program is gone, and its session has not said so yet.
+                lost += length;
+            }
             next = it.delivery.pop();
         }
+        it.drained += lost;
+        self.budget.release(lost);
         self.tell(CourierCommand::Arrived(Arrival { flow, offset, bytes, last: false }));
     }
 

@@ -17,7 +17,7 @@ use headwater_transport::receiver::HostReceiverConfig;
 use headwater_transport::source::SourceConfig;
 use headwater_udp::Multicast;
 use headwater_units::{
-    BitRate, BlockIndex, Bytes, Duration, FlowId, FlowKey, Geometry, NodeId, TaskId, Theta,
+    BitRate, BlockIndex, Bytes, Duration, FlowId, FlowKey, Geometry, NodeId, ObjectId, TaskId, Theta,
 };
 use headwater_wire::{
     Class, CodePoints, Control, Delivery, FlowGrant, FlowRole, Push, ToController, ToReceiver, ToSource,

@@ -456,7 +456,7 @@ impl RateReceiver {
         flow.stand.end(now, reason);
         let id = flow.id();
         let Some(ledger) = self.ledger.as_mut().filter(|_| !self.over) else { return };
-        for at in 0..ledger.len() {
+        for at in 0..ledger.open_count() {
             if ledger.release(at, id) {
                 self.outbox.event(ReceiverEvent::Discard { block: BlockIndex(ledger[at].number) });
             }

@@ -75,7 +75,7 @@ impl Blocks {
         let fresh = vec![ledger.open_between(Asked::new)];
         let mut blocks = Blocks { ledger, fresh, pool: BTreeMap::new(), pooled: 0 };
         blocks.skip_done(Stripe::ALL);
-        for place in 0..blocks.ledger.len() {
+        for place in 0..blocks.ledger.open_count() {
             let Block { number, here, asked } = &mut blocks.ledger[place];
             if !here.is_filling() {
                 continue;
@@ -148,7 +148,7 @@ impl Blocks {
     }
     /// Blocks that were asked for and are not done.
     pub(super) fn opened(&self) -> usize {
-        self.ledger.len()
+        self.ledger.open_count()
     }
     /// Blocks that wait for the decoder, the hash or the disk.
     pub(super) fn decoding(&self) -> usize {
@@ -170,7 +170,7 @@ impl Blocks {
             return;
         }
         let most = most();
-        while self.first_fresh() <= block.0 && self.ledger.len() < most {
+        while self.first_fresh() <= block.0 && self.ledger.open_count() < most {
             if self.open_fresh(Stripe::ALL).is_none() {
                 return;
             }
@@ -354,7 +354,7 @@ impl Blocks {
             .flat_map(|block| block.asked.shares.iter().filter(|share| share.flow == flow))
             .map(|share| u64::from(share.missing))
             .sum();
-        let anew: Vec<usize> = (0..self.ledger.len())
+        let anew: Vec<usize> = (0..self.ledger.open_count())
             .filter(|&place| has(&self.ledger, place) && self.ledger.release(place, flow))
             .collect();
         for &place in &anew {
