@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use super::super::fixture::{EXPERIMENT, Fake};
 use super::*;
+use crate::LabProgress;
 
 mod real_time;
 
