@@ -3,6 +3,7 @@
 use super::any_datagram::{role, signal};
 use super::*;
 
+#[expect(clippy::too_many_lines, reason = "one flat list")]
 pub(super) fn control() -> impl Strategy<Value = Control> {
     let grant =
         (any::<u64>(), any::<[u8; 32]>(), 0u8..3, any::<u16>()).prop_map(|(flow, bytes, index, port)| {
@@ -125,6 +126,7 @@ fn urgency(n: u64) -> Urgency {
 }
 
 /// What is said about casts.
+#[expect(clippy::too_many_lines, reason = "one flat list")]
 fn cast() -> impl Strategy<Value = Control> {
     let secret = |n: u64, bytes: [u8; 32]| FlowSecret { flow: FlowId(n), key: FlowKey(bytes) };
     let bytes = any::<[u8; 32]>;
