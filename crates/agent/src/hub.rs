@@ -106,6 +106,8 @@ pub(crate) struct Hub {
     of_user: BTreeMap<u32, usize>,
     /// Flows that would get more memory if there were more, in the order in which they asked.
     waiting: std::collections::VecDeque<FlowId>,
+    /// Memory was released since they were looked at.
+    has_freed: bool,
     ranks: BTreeMap<CoflowId, Rank>,
     /// Coflows that are being fetched.
     here: BTreeMap<CoflowId, Here>,
@@ -135,6 +137,7 @@ impl Hub {
             by_name: BTreeMap::new(),
             of_user: BTreeMap::new(),
             waiting: std::collections::VecDeque::new(),
+            has_freed: false,
             ranks: BTreeMap::new(),
             here: BTreeMap::new(),
             heard_at: None,
@@ -193,6 +196,7 @@ impl Hub {
     /// Does what the machine wants; when it is to be asked again.
     fn drive(&mut self) -> Option<Time> {
         loop {
+            self.grant_waiting();
             match self.courier.poll(self.time()) {
                 MachineOutput::Transmit(_) => unreachable!("an agent sends no packets itself"),
                 MachineOutput::Event(CourierEvent::Request(request)) => self.ask(request),
@@ -300,10 +304,22 @@ impl Hub {
 
     fn drained(&mut self, list: &[(FlowId, u64)]) {
         for (flow, bytes) in list {
-            self.budget.release(*bytes);
+            self.release(*bytes);
             if let Some(it) = self.flows.get_mut(flow) {
                 it.drained += bytes;
             }
+        }
+    }
+
+    /// So much memory is free again; whoever waits for some has it before the machine is asked next.
+    fn release(&mut self, bytes: u64) {
+        self.budget.release(bytes);
+        self.has_freed |= bytes > 0;
+    }
+
+    fn grant_waiting(&mut self) {
+        if !std::mem::take(&mut self.has_freed) {
+            return;
         }
         for _ in 0..self.waiting.len() {
             let Some(flow) = self.waiting.pop_front() else { return };
@@ -374,7 +390,7 @@ impl Hub {
             next = it.delivery.pop();
         }
         it.drained += lost;
-        self.budget.release(lost);
+        self.release(lost);
         self.tell(CourierCommand::Arrived(Arrival { flow, offset, bytes, last: false }));
     }
 
@@ -426,7 +442,7 @@ impl Hub {
             }
         }
         // What was passed on is released when it is written.
-        self.budget.release(it.granted - it.delivery.passed());
+        self.release(it.granted - it.delivery.passed());
         if it.state == State::Running && self.courier.knows(flow) {
             self.tell(CourierCommand::Withdraw { flow });
         }
