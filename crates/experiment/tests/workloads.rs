@@ -242,6 +242,15 @@ fn blocks_are_placed_and_read_as_hdfs_does() {
         let from: BTreeSet<u32> = ahead.sources.iter().copied().collect();
         assert!(from.len() == 3 && !from.contains(&ahead.receiver));
     }
+    // Two racks of two: whoever reads always reads from the one beside it, so it cannot read from two.
+    let small = Network { racks: vec![0, 0, 1, 1], ..big_switch(4) };
+    let plan = |access| {
+        let workload = Workload::Requests { count: 1, per_second: 1.0, packets: 1, replicas: 2, access };
+        workload.plan(&small, 1)
+    };
+    assert!(plan(Access::ReadAll).is_ok());
+    let refused = plan(Access::ReadAhead);
+    assert!(matches!(refused, Err(WorkloadError::TooFewHosts { needed: 3, there: 2, .. })));
 }
 
 fn sessions(count: u32, sizes: Sizes, awaited: Option<u64>) -> Workload {
@@ -290,6 +299,22 @@ fn drawn_senders_come_from_everywhere_and_are_others_with_another_seed() {
 }
 
 proptest! {
+    /// Places are drawn until they fit: no racks may leave it to draw for ever.
+    #[test]
+    fn reads_ahead_find_as_many_places_as_blocks_in_any_racks_or_say_why_not(
+        racks in prop::collection::vec(0u32..5, 0..12),
+        replicas in 1u32..6,
+        seed in any::<u64>(),
+    ) {
+        let network = Network { racks: racks.clone(), ..big_switch(racks.len() as u32) };
+        let access = Access::ReadAhead;
+        let reads = Workload::Requests { count: 20, per_second: 1.0, packets: 1, replicas, access };
+        for task in reads.plan(&network, seed).unwrap_or_default() {
+            let met: BTreeSet<u32> = task.sources.iter().copied().chain([task.receiver]).collect();
+            prop_assert_eq!(met.len(), replicas as usize + 1);
+        }
+    }
+
     #[test]
     fn any_numbers_give_tasks_that_make_sense_or_an_error(
         hosts in 0u32..40,

@@ -44,7 +44,7 @@ impl Requests {
     pub(super) fn plan(&self, network: &Network, seed: u64) -> Result<Vec<TaskPlan>, WorkloadError> {
         count("count", self.count)?;
         per_second(self.per_second)?;
-        let places = ReplicaPlacement::new(network, self.replicas)?;
+        let places = ReplicaPlacement::new(network, self.replicas, &[self.access])?;
         let mut arrivals = Draw::new(seed, Stream::Arrivals);
         let mut at = 0.0;
         let request = |n: u32| {
@@ -77,7 +77,7 @@ impl Arriving<'_> {
         seed: u64,
         until: Time,
     ) -> Result<Vec<TaskPlan>, WorkloadError> {
-        let places = ReplicaPlacement::new(network, self.replicas)?;
+        let places = ReplicaPlacement::new(network, self.replicas, self.access)?;
         let kinds = self.access.len().max(1) as f64;
         let delivered = |access: &Access| self.packets as f64 * access.receivers(self.replicas);
         let mean = self.access.iter().map(delivered).sum::<f64>() / kinds;
@@ -127,7 +127,7 @@ struct ReplicaPlacement {
 }
 
 impl ReplicaPlacement {
-    fn new(network: &Network, replicas: u32) -> Result<Self, WorkloadError> {
+    fn new(network: &Network, replicas: u32, access: &[Access]) -> Result<Self, WorkloadError> {
         let mut rack = network.racks.clone();
         rack.resize(network.hosts as usize, 0);
         let racks = rack.iter().max().map_or(0, |last| *last as usize + 1);
@@ -154,6 +154,15 @@ impl ReplicaPlacement {
         let needed = u64::from(replicas) + 1;
         if network.hosts < 2 || needed > there {
             return Err(WorkloadError::TooFewHosts { what, needed, there });
+        }
+        // With two racks every block has a copy in the client's, which is where it reads: from as many hosts as it reads blocks.
+        let occupied = || members.iter().map(Vec::len).filter(|size| *size > 0);
+        if access.contains(&Access::ReadAhead) && replicas > 1 && occupied().count() == 2 {
+            let (what, there) = ("blocks read ahead (and the client) in one rack of two", occupied().min());
+            let there = there.unwrap_or(0) as u64;
+            if needed > there {
+                return Err(WorkloadError::TooFewHosts { what, needed, there });
+            }
         }
         Ok(ReplicaPlacement { hosts: network.hosts, rack, members, replicas: replicas as usize })
     }
