@@ -11,8 +11,9 @@ use tokio::task::JoinHandle;
 
 use crate::blocks::Pool;
 use crate::config::AgentConfig;
+use crate::driver::{Driver, ToHub};
 use crate::fields::Name;
-use crate::hub::{CoflowId, Hub, Setup, ToHub};
+use crate::hub::{CoflowId, HubCommand, HubConfig};
 use crate::link::Dialling;
 use crate::local::Local;
 use crate::peer_frames::ALPN;
@@ -64,16 +65,14 @@ impl Agent {
             block,
             received: AtomicU64::new(0),
         });
-        let setup = Setup {
+        let hub = HubConfig {
             courier: config.courier,
             limits: config.limits,
             memory: config.memory,
             flows_per_user: config.quotas.flows,
             patience: config.patience,
-            peers: config.peers.clone(),
-            dialling,
         };
-        let (hub, news) = Hub::new(setup)?;
+        let (driver, news) = Driver::new(hub, dialling)?;
         let failed = |source| AgentError::Listen { address: config.listen, source };
         let listener = tcp::listen(config.listen, &config.congestion).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -87,9 +86,10 @@ impl Agent {
         let complete = completion(serving.clone(), node, congestion);
         let sweeping = tokio::spawn(sweep(registry.clone()));
         let malformed = AtomicU64::new(0);
-        let shared = Arc::new(Shared { hub: told, registry, roots, block, malformed, complete });
+        let peers = serving.peers.clone();
+        let shared = Arc::new(Shared { hub: told, registry, roots, peers, block, malformed, complete });
         let tasks = Mutex::new(vec![
-            tokio::spawn(hub.run(heard, news)),
+            tokio::spawn(driver.run(heard, news)),
             tokio::spawn(serving.run(listener)),
             tokio::spawn(local.run(shared.clone())),
             sweeping,
@@ -126,7 +126,7 @@ impl Agent {
         let ranks = ranks.into_iter();
         let ranks = ranks.map(|((application, number), rank)| (CoflowId { application, number }, rank));
         // An agent that ends needs no order.
-        let _ = self.shared.hub.send(ToHub::Ranks(ranks.collect())).await;
+        let _ = self.shared.hub.send(ToHub::Command(HubCommand::Ranks(ranks.collect()))).await;
     }
 
     /// Ends it and waits until its sockets are closed.

@@ -1,22 +1,27 @@
 //! Blocks of a flow, which lanes bring in any order, to a program, which gets them in order.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 
 use headwater_units::Bytes;
 
-use crate::blocks::Block;
-
 /// One flow's blocks.
-#[derive(Debug, Default)]
-pub(crate) struct Delivery {
+#[derive(Debug)]
+pub(crate) struct Delivery<B> {
     /// Everything below was passed on.
     next: u64,
-    waiting: BTreeMap<u64, Block>,
+    waiting: BTreeMap<u64, B>,
 }
 
-impl Delivery {
+impl<B> Default for Delivery<B> {
+    fn default() -> Self {
+        Delivery { next: 0, waiting: BTreeMap::new() }
+    }
+}
+
+impl<B: Deref<Target = [u8]>> Delivery<B> {
     /// A block is here; it is given back if it is the next one. It was asked for once, so it is here once.
-    pub(crate) fn insert(&mut self, offset: Bytes, block: Block) -> Option<Block> {
+    pub(crate) fn insert(&mut self, offset: Bytes, block: B) -> Option<B> {
         if offset.get() == self.next {
             self.next += block.len() as u64;
             return Some(block);
@@ -26,7 +31,7 @@ impl Delivery {
     }
 
     /// The next block that waits, if it is here.
-    pub(crate) fn pop(&mut self) -> Option<(Bytes, Block)> {
+    pub(crate) fn pop(&mut self) -> Option<(Bytes, B)> {
         let entry = self.waiting.first_entry()?;
         if *entry.key() != self.next {
             return None;
@@ -47,13 +52,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::blocks::Pool;
 
     proptest! {
         /// In whatever order blocks come, they leave in order.
         #[test]
         fn blocks_leave_in_order(lengths in prop::collection::vec(1_usize..100, 1..20), order in any::<prop::sample::Index>()) {
-            let pool = Pool::default();
             let mut offset = 0;
             let mut blocks: Vec<(u64, usize)> = Vec::new();
             for length in &lengths {
@@ -64,14 +67,12 @@ mod tests {
             blocks.rotate_left(turn);
             blocks.reverse();
             let (mut delivery, mut next) = (Delivery::default(), 0);
-            let mut leaves = |at: u64, block: &Block| {
+            let mut leaves = |at: u64, block: &Vec<u8>| {
                 assert_eq!(at, next);
                 next += block.len() as u64;
             };
             for (offset, length) in blocks {
-                let mut block = pool.take(length);
-                block.push(&vec![0; length]);
-                if let Some(block) = delivery.insert(Bytes::new(offset), block) {
+                if let Some(block) = delivery.insert(Bytes::new(offset), vec![0; length]) {
                     leaves(offset, &block);
                     while let Some((offset, block)) = delivery.pop() {
                         leaves(offset.get(), &block);

@@ -1,4 +1,4 @@
-//! The one owner of the machine, and of everything that programs of this host fetch.
+//! The one owner of Courier's machine, and of everything that programs of this host fetch: a machine itself, without I/O and clock.
 //!
 //! ```text
 //!   FETCH --> Opening --Opened--> Running --all here--> (done)
@@ -6,289 +6,249 @@
 //!                +----- refused, cancelled, peer away too long -----> (broken)
 //! ```
 //!
-//! A flow is opened at its source before the machine hears of it, so its size is known, and its program can say how much of it it takes.
-//! When a lane breaks, the machine asks again for what was under way in it, and flows are opened again in its next connection.
+//! A flow is opened at its source before Courier hears of it, so its size is known, and its program can say how much of it it takes.
+//! When a lane breaks, Courier asks again for what was under way in it, and flows are opened again in its next connection.
+//!
+//! * `commands`: what it is told, and what it tells its driver.
+//! * `flow`: one flow; `coflows`: what they belong to, and the order among those; `lanes`: the connections that bring them.
+//! * `view`: what it says of itself.
 
+mod coflows;
+mod commands;
 mod flow;
-mod links;
+mod lanes;
+#[cfg(test)]
+mod tests;
+mod view;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Deref;
 
-use headwater_machine::{Endpoint, Input, Output as MachineOutput};
+use headwater_machine::{Endpoint, Input, Output};
 use headwater_policy::coflow::courier::Limits;
 use headwater_transport::courier::{
     Arrival, ByPolicy, Courier, CourierCommand, CourierConfig, CourierEvent, LaneId, PairId, Request,
-    Schedule, Share, Want,
+    Schedule, Want,
 };
 use headwater_units::{Bytes, Duration, FlowId, Rank, Time};
-use tokio::sync::mpsc::{Receiver, UnboundedReceiver};
-use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until};
 
-use crate::blocks::Block;
 use crate::budget::Budget;
 use crate::client_frames::FromAgent;
-use crate::link::{Dialling, News, What};
-use crate::outbox::{Outbox, ToProgram};
 use crate::peer_frames::{FromFetcher, FromSource};
-use crate::peers::Peers;
 use crate::refusal::Refusal;
-use crate::status::{AgentStatus, CoflowDemand, CoflowStatus, LaneStatus};
-
+use coflows::Coflows;
+pub(crate) use commands::{Fetch, FromLane, HubCommand, HubEvent, SessionId};
 pub(crate) use flow::{CoflowId, Wanted};
 use flow::{Flow, State};
-use links::Links;
+use lanes::Lanes;
 
-/// How often links without flows are looked at, and after how long they are closed.
+/// How often lanes without flows are looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// Messages that are dealt with before the machine is asked.
-const AT_ONCE: usize = 256;
-
-/// A connection of a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct SessionId(pub(crate) u64);
-
-/// What sessions and the agent itself tell.
-#[derive(Debug)]
-pub(crate) enum ToHub {
-    /// A program wants a flow.
-    Fetch { session: SessionId, name: u64, user: u32, wanted: Box<Wanted>, credit: Bytes, outbox: Outbox },
-    /// It has room for more of it.
-    Credit { session: SessionId, name: u64, bytes: Bytes },
-    /// It does not want it any more.
-    Cancel { session: SessionId, name: u64 },
-    /// So many bytes were written to programs, or will never be.
-    Drained(Vec<(FlowId, u64)>),
-    /// A program is gone.
-    Gone { session: SessionId },
-    /// A scheduler has spoken.
-    Ranks(Vec<(CoflowId, Rank)>),
-    /// What is fetched?
-    Demand(oneshot::Sender<Vec<CoflowDemand>>),
-    /// How is it?
-    Status(oneshot::Sender<AgentStatus>),
-}
 
 /// What a hub is made of.
-pub(crate) struct Setup {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HubConfig {
     pub(crate) courier: CourierConfig,
     pub(crate) limits: Limits,
     pub(crate) memory: Bytes,
     pub(crate) flows_per_user: usize,
+    /// For how long a peer may be away before flows from it end.
     pub(crate) patience: Duration,
-    pub(crate) peers: Peers,
-    pub(crate) dialling: Arc<Dialling>,
 }
 
-/// A coflow that is being fetched.
-#[derive(Clone, Copy, Debug, Default)]
-struct Here {
-    /// Flows that are not complete.
-    flows: usize,
-    /// Bytes that have come, of flows that have ended as well.
-    bytes: u64,
-}
-
-/// The hub.
-pub(crate) struct Hub {
+/// The hub. Its blocks are of type `B`.
+#[derive(Debug)]
+pub(crate) struct Hub<B> {
+    config: HubConfig,
     courier: Courier<ByPolicy>,
-    config: CourierConfig,
-    began: Instant,
     budget: Budget,
-    peers: Peers,
-    flows_per_user: usize,
-    patience: Duration,
-    links: Links,
-    flows: BTreeMap<FlowId, Flow>,
+    lanes: Lanes,
+    flows: BTreeMap<FlowId, Flow<B>>,
     by_name: BTreeMap<(SessionId, u64), FlowId>,
     of_user: BTreeMap<u32, usize>,
     /// Flows that would get more memory if there were more, in the order in which they asked.
-    waiting: std::collections::VecDeque<FlowId>,
+    waiting: VecDeque<FlowId>,
     /// Memory was released since they were looked at.
     has_freed: bool,
-    ranks: BTreeMap<CoflowId, Rank>,
-    /// Coflows that are being fetched.
-    here: BTreeMap<CoflowId, Here>,
-    heard_at: Option<Time>,
+    coflows: Coflows,
     next_flow: u64,
+    events: VecDeque<HubEvent<B>>,
+    /// When lanes are looked at next, if there are any.
+    look_at: Option<Time>,
     done: u64,
     broken: u64,
     malformed: u64,
 }
 
-impl Hub {
-    /// # Errors
-    /// The limits make no sense.
-    pub(crate) fn new(setup: Setup) -> Result<(Hub, UnboundedReceiver<News>), headwater_policy::PlanError> {
-        let selection = ByPolicy::new(setup.limits)?;
-        let (links, news) = Links::new(setup.dialling);
-        let hub = Hub {
-            courier: Courier::new(setup.courier, selection),
-            config: setup.courier,
-            began: now(),
-            budget: Budget::new(setup.memory, setup.courier.block),
-            peers: setup.peers,
-            flows_per_user: setup.flows_per_user,
-            patience: setup.patience,
-            links,
-            flows: BTreeMap::new(),
-            by_name: BTreeMap::new(),
-            of_user: BTreeMap::new(),
-            waiting: std::collections::VecDeque::new(),
-            has_freed: false,
-            ranks: BTreeMap::new(),
-            here: BTreeMap::new(),
-            heard_at: None,
-            next_flow: 1,
-            done: 0,
-            broken: 0,
-            malformed: 0,
-        };
-        Ok((hub, news))
-    }
+impl<B: Deref<Target = [u8]>> Endpoint for Hub<B> {
+    type Command = HubCommand<B>;
+    type Event = HubEvent<B>;
 
-    /// Runs until nobody can tell it anything.
-    pub(crate) async fn run(mut self, mut told: Receiver<ToHub>, mut news: UnboundedReceiver<News>) {
-        let mut look_at = now() + LOOK_EVERY.into();
-        loop {
-            let wake = self.drive();
-            let wake = wake.map_or(look_at, |at| look_at.min(self.instant(at)));
-            tokio::select! {
-                biased;
-                Some(it) = news.recv() => {
-                    self.hear(it);
-                    for it in std::iter::from_fn(|| news.try_recv().ok()).take(AT_ONCE) {
-                        self.hear(it);
-                    }
+    fn handle(&mut self, now: Time, input: Input<HubCommand<B>>) {
+        // Frames come in lanes, whole.
+        let Input::Command(command) = input else { return };
+        match command {
+            HubCommand::Fetch(fetch) => self.fetch(*fetch),
+            HubCommand::Credit { session, name, bytes } => self.credit(now, (session, name), bytes),
+            HubCommand::Cancel { session, name } => {
+                if let Some(flow) = self.by_name.get(&(session, name)).copied() {
+                    self.remove(now, flow);
                 }
-                it = told.recv() => {
-                    let Some(it) = it else { return };
-                    self.told(it);
-                    for it in std::iter::from_fn(|| told.try_recv().ok()).take(AT_ONCE) {
-                        self.told(it);
-                    }
-                }
-                () = sleep_until(wake) => {}
             }
-            if now() >= look_at {
-                self.look();
-                look_at = now() + LOOK_EVERY.into();
+            HubCommand::Drained(list) => self.drained(&list),
+            HubCommand::Gone { session } => {
+                let names = (session, 0)..=(session, u64::MAX);
+                let flows: Vec<FlowId> = self.by_name.range(names).map(|(_, flow)| *flow).collect();
+                flows.into_iter().for_each(|flow| drop(self.remove(now, flow)));
             }
+            HubCommand::Ranks(ranks) => self.order(now, ranks),
+            HubCommand::Lane { lane, epoch, what } => self.hear(now, lane, epoch, what),
         }
     }
 
-    fn time(&self) -> Time {
-        let nanos = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        Time::ZERO + Duration::from_nanos(nanos)
+    fn poll(&mut self, now: Time) -> Output<HubEvent<B>> {
+        if self.look_at.is_some_and(|at| at <= now) {
+            self.look(now);
+        }
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Output::Event(event);
+            }
+            self.grant_waiting(now);
+            match self.courier.poll(now) {
+                Output::Transmit(_) => unreachable!("an agent sends no packets itself"),
+                Output::Event(CourierEvent::Request(request)) => self.ask(request),
+                // A lane's rate is the network's: schedulers give ranks here. Its connection stays open while it is idle.
+                Output::Event(CourierEvent::Lane { .. } | CourierEvent::Idle(_)) => {}
+                Output::Event(CourierEvent::Done { flow }) => self.finish(now, flow),
+                Output::Wake(at) => {
+                    if self.look_at.is_none() && !self.lanes.is_empty() {
+                        self.look_at = Some(now + LOOK_EVERY);
+                    }
+                    return Output::Wake(at.into_iter().chain(self.look_at).min());
+                }
+            }
+        }
+    }
+}
+
+impl<B: Deref<Target = [u8]>> Hub<B> {
+    /// A hub that fetches nothing yet.
+    ///
+    /// # Errors
+    /// The limits make no sense.
+    pub(crate) fn new(config: HubConfig) -> Result<Self, headwater_policy::PlanError> {
+        let selection = ByPolicy::new(config.limits)?;
+        Ok(Hub {
+            config,
+            courier: Courier::new(config.courier, selection),
+            budget: Budget::new(config.memory, config.courier.block),
+            lanes: Lanes::default(),
+            flows: BTreeMap::new(),
+            by_name: BTreeMap::new(),
+            of_user: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            has_freed: false,
+            coflows: Coflows::new(config.courier.silence.unwrap_or(Duration::from_secs(1))),
+            next_flow: 1,
+            events: VecDeque::new(),
+            look_at: None,
+            done: 0,
+            broken: 0,
+            malformed: 0,
+        })
     }
 
-    fn instant(&self, at: Time) -> Instant {
-        self.began + std::time::Duration::from_nanos(at.as_nanos())
-    }
-
-    fn tell(&mut self, command: CourierCommand) {
-        let now = self.time();
+    fn tell(&mut self, now: Time, command: CourierCommand) {
         self.courier.handle(now, Input::Command(command));
     }
 
-    /// Does what the machine wants; when it is to be asked again.
-    fn drive(&mut self) -> Option<Time> {
-        loop {
-            self.grant_waiting();
-            match self.courier.poll(self.time()) {
-                MachineOutput::Transmit(_) => unreachable!("an agent sends no packets itself"),
-                MachineOutput::Event(CourierEvent::Request(request)) => self.ask(request),
-                // A lane's rate is the network's: schedulers give ranks here. Its connection stays open while it is idle.
-                MachineOutput::Event(CourierEvent::Lane { .. } | CourierEvent::Idle(_)) => {}
-                MachineOutput::Event(CourierEvent::Done { flow }) => self.finish(flow),
-                MachineOutput::Wake(at) => return at,
-            }
+    fn say(&mut self, session: SessionId, frame: FromAgent) {
+        self.events.push_back(HubEvent::Say { session, frame });
+    }
+
+    /// To the peer, in the lane's connection of today or the first one that there will be.
+    fn send(&mut self, lane: LaneId, frame: FromFetcher) {
+        let epoch = self.epoch(lane);
+        self.events.push_back(HubEvent::Send { lane, epoch, frame });
+    }
+
+    /// Which connection of a lane it is; it is needed from now on.
+    fn epoch(&mut self, lane: LaneId) -> u64 {
+        if let Some(epoch) = self.lanes.dial(lane) {
+            self.events.push_back(HubEvent::Dial { lane, epoch });
+        }
+        self.lanes.current(lane).expect("it was dialled")
+    }
+
+    /// Opens a flow in a lane unless the lane's connection knows it.
+    fn open_in(&mut self, lane: LaneId, flow: FlowId) {
+        let epoch = self.epoch(lane);
+        let Some(it) = self.flows.get_mut(&flow) else { return };
+        if it.is_new_in(lane, epoch) {
+            let frame = it.open(flow);
+            self.send(lane, frame);
         }
     }
 
     fn ask(&mut self, request: Request) {
         let Request { lane, flow, offset, bytes } = request;
-        let epoch = self.links.epoch(lane);
-        let Some(it) = self.flows.get_mut(&flow) else { return };
-        let length = u32::try_from(bytes.get()).expect("a block is short");
-        if it.is_new_in(lane, epoch) {
-            self.links.send(lane, it.open(flow));
+        if !self.flows.contains_key(&flow) {
+            return;
         }
-        self.links.send(lane, FromFetcher::Ask { flow: flow.0, offset, length });
+        self.open_in(lane, flow);
+        let length = u32::try_from(bytes.get()).expect("a block is short");
+        self.send(lane, FromFetcher::Ask { flow: flow.0, offset, length });
     }
 
     // ---- what programs say
 
-    fn told(&mut self, it: ToHub) {
-        match it {
-            ToHub::Fetch { session, name, user, wanted, credit, outbox } => {
-                let fetched = self.fetch((session, name, user), *wanted, credit, &outbox);
-                if let Err((refusal, text)) = fetched {
-                    self.broken += 1;
-                    outbox.say(FromAgent::Broken { flow: name, refusal, text });
-                }
-            }
-            ToHub::Credit { session, name, bytes } => {
-                // A flow that has just ended has no use for credit.
-                let Some(flow) = self.by_name.get(&(session, name)).copied() else { return };
-                let Some(it) = self.flows.get_mut(&flow) else { return };
-                it.credit = it.credit.saturating_add(bytes.get());
-                self.grant(flow);
-            }
-            ToHub::Cancel { session, name } => {
-                if let Some(flow) = self.by_name.get(&(session, name)).copied() {
-                    self.remove(flow);
-                }
-            }
-            ToHub::Drained(list) => self.drained(&list),
-            ToHub::Gone { session } => {
-                let names = (session, 0)..=(session, u64::MAX);
-                let flows: Vec<FlowId> = self.by_name.range(names).map(|(_, flow)| *flow).collect();
-                flows.into_iter().for_each(|flow| drop(self.remove(flow)));
-            }
-            ToHub::Ranks(ranks) => self.order(ranks),
-            ToHub::Demand(answer) => drop(answer.send(self.demand())),
-            ToHub::Status(answer) => drop(answer.send(self.status())),
+    fn fetch(&mut self, fetch: Fetch) {
+        let (session, name) = (fetch.session, fetch.name);
+        if let Err((refusal, text)) = self.begin(fetch) {
+            self.broken += 1;
+            self.say(session, FromAgent::Broken { flow: name, refusal, text });
         }
     }
 
-    fn fetch(
-        &mut self,
-        (session, name, user): (SessionId, u64, u32),
-        wanted: Wanted,
-        credit: Bytes,
-        outbox: &Outbox,
-    ) -> Result<(), (Refusal, String)> {
+    fn begin(&mut self, fetch: Fetch) -> Result<(), (Refusal, String)> {
+        let Fetch { session, name, user, peer, wanted, credit } = fetch;
         if self.by_name.contains_key(&(session, name)) {
             return Err((Refusal::Exists, format!("flow {name}")));
         }
-        let peer = self.peers.find(&wanted.host).ok_or((Refusal::UnknownHost, wanted.host.to_string()))?;
+        let peer = peer.ok_or((Refusal::UnknownHost, wanted.host.to_string()))?;
         let count = self.of_user.entry(user).or_default();
-        if *count >= self.flows_per_user {
+        if *count >= self.config.flows_per_user {
             return Err((Refusal::Quota, "flows".to_owned()));
         }
         *count += 1;
         let flow = FlowId(self.next_flow);
         self.next_flow += 1;
-        let pair = PairId { peer: peer.node, path: None };
-        let mut it = Flow::new((session, name, user), pair, wanted, credit, outbox.clone());
-        let lane = self.links.any_of(pair);
-        it.is_new_in(lane, self.links.epoch(lane));
-        self.links.send(lane, it.open(flow));
+        let pair = PairId { peer, path: None };
+        let it = Flow::new((session, name, user), pair, wanted, credit);
         self.by_name.insert((session, name), flow);
-        self.here.entry(it.coflow().clone()).or_default().flows += 1;
+        self.coflows.begin(it.coflow());
         self.flows.insert(flow, it);
+        self.open_in(self.lanes.any_of(pair), flow);
         Ok(())
     }
 
+    fn credit(&mut self, now: Time, name: (SessionId, u64), bytes: Bytes) {
+        // A flow that has just ended has no use for credit.
+        let Some(flow) = self.by_name.get(&name).copied() else { return };
+        let Some(it) = self.flows.get_mut(&flow) else { return };
+        it.credit = it.credit.saturating_add(bytes.get());
+        self.grant(now, flow);
+    }
+
+    // ---- memory
+
     /// Gives a flow what its program and memory have room for.
-    fn grant(&mut self, flow: FlowId) {
+    fn grant(&mut self, now: Time, flow: FlowId) {
         let Some(it) = self.flows.get_mut(&flow).filter(|it| it.state != State::Opening) else { return };
         let wanted = it.credit.min(it.length) - it.granted;
-        // The machine asks for whole blocks, and for what is left at the end.
-        if wanted == 0 || (wanted < self.config.block.get() && it.granted + wanted < it.length) {
+        // Courier asks for whole blocks, and for what is left at the end.
+        if wanted == 0 || (wanted < self.config.courier.block.get() && it.granted + wanted < it.length) {
             return;
         }
         let bytes = self.budget.grant(it.granted - it.drained, wanted);
@@ -298,7 +258,7 @@ impl Hub {
             self.waiting.push_back(flow);
         }
         if bytes > 0 {
-            self.tell(CourierCommand::Grant { flow, bytes: Bytes::new(bytes) });
+            self.tell(now, CourierCommand::Grant { flow, bytes: Bytes::new(bytes) });
         }
     }
 
@@ -311,13 +271,13 @@ impl Hub {
         }
     }
 
-    /// So much memory is free again; whoever waits for some has it before the machine is asked next.
+    /// So much memory is free again; whoever waits for some has it before Courier is asked next.
     fn release(&mut self, bytes: u64) {
         self.budget.release(bytes);
         self.has_freed |= bytes > 0;
     }
 
-    fn grant_waiting(&mut self) {
+    fn grant_waiting(&mut self, now: Time) {
         if !std::mem::take(&mut self.has_freed) {
             return;
         }
@@ -325,48 +285,60 @@ impl Hub {
             let Some(flow) = self.waiting.pop_front() else { return };
             if let Some(it) = self.flows.get_mut(&flow) {
                 it.waits = false;
-                self.grant(flow);
+                self.grant(now, flow);
             }
         }
     }
 
     // ---- what peers say
 
-    fn hear(&mut self, News { lane, epoch, what }: News) {
-        if self.links.current(lane) != Some(epoch) {
+    fn hear(&mut self, now: Time, lane: LaneId, epoch: u64, what: FromLane<B>) {
+        if self.lanes.current(lane) != Some(epoch) {
             return;
         }
-        let now = self.time();
+        let named = match &what {
+            FromLane::Block { flow, .. }
+            | FromLane::Frame(FromSource::Opened { flow, .. } | FromSource::Refused { flow, .. }) => {
+                Some(*flow)
+            }
+            FromLane::Up | FromLane::Down(_) => None,
+        };
+        // A peer has a say in flows from itself alone.
+        let of_another = |flow| self.flows.get(&FlowId(flow)).is_some_and(|it| it.pair != lane.pair);
+        if named.is_some_and(of_another) {
+            self.malformed += 1;
+            return;
+        }
         match what {
-            What::Up => self.links.up(lane),
-            What::Block { flow, offset, block } => self.land(lane, FlowId(flow), offset, block),
-            What::Frame(FromSource::Opened { flow, length, info, stamp }) => {
-                self.opened(FlowId(flow), (length.get(), info, stamp));
+            FromLane::Up => self.lanes.up(lane),
+            FromLane::Block { flow, offset, block } => self.land(now, lane, FlowId(flow), offset, block),
+            FromLane::Frame(FromSource::Opened { flow, length, info, stamp }) => {
+                self.opened(now, FlowId(flow), (length.get(), info, stamp));
             }
-            What::Frame(FromSource::Refused { flow, refusal, text }) => {
-                self.end_broken(FlowId(flow), refusal, text);
+            FromLane::Frame(FromSource::Refused { flow, refusal, text }) => {
+                self.end_broken(now, FlowId(flow), refusal, text);
             }
-            What::Down(reason) => self.down(now, lane, &reason),
+            FromLane::Down(reason) => self.down(now, lane, &reason),
         }
     }
 
-    fn opened(&mut self, flow: FlowId, (length, info, stamp): (u64, u64, u64)) {
+    fn opened(&mut self, now: Time, flow: FlowId, (length, info, stamp): (u64, u64, u64)) {
         let Some(it) = self.flows.get_mut(&flow) else { return };
         if it.state != State::Opening {
             if (it.length, it.stamp) != (length, stamp) {
-                self.end_broken(flow, Refusal::Changed, "since the flow began".to_owned());
+                self.end_broken(now, flow, Refusal::Changed, "since the flow began".to_owned());
             }
             return;
         }
         (it.state, it.length, it.stamp) = (State::Running, length, stamp);
-        let pair = it.pair;
-        it.outbox.say(FromAgent::Opened { flow: it.name, length: Bytes::new(length), info });
-        let (size, share) = (Some(Bytes::new(length)), self.share(self.flows[&flow].coflow()));
-        self.tell(CourierCommand::Want(Want { flow, pair, size, credit: Bytes::ZERO, share }));
-        self.grant(flow);
+        let (session, name, pair) = (it.session, it.name, it.pair);
+        let (size, share) = (Some(Bytes::new(length)), self.coflows.share(now, it.coflow()));
+        self.say(session, FromAgent::Opened { flow: name, length: Bytes::new(length), info });
+        self.tell(now, CourierCommand::Want(Want { flow, pair, size, credit: Bytes::ZERO, share }));
+        self.grant(now, flow);
     }
 
-    fn land(&mut self, lane: LaneId, flow: FlowId, offset: Bytes, block: Block) {
+    fn land(&mut self, now: Time, lane: LaneId, flow: FlowId, offset: Bytes, block: B) {
         let bytes = Bytes::new(block.len() as u64);
         let awaited = self.courier.awaited(flow, offset);
         let Some(it) = self.flows.get_mut(&flow) else { return };
@@ -375,64 +347,52 @@ impl Hub {
             self.malformed += 1;
             return;
         }
-        self.links.count(lane, bytes.get());
-        if let Some(here) = self.here.get_mut(it.coflow()) {
-            here.bytes += bytes.get();
-        }
+        self.lanes.count(lane, bytes.get());
+        self.coflows.count(it.coflow(), bytes.get());
+        let (session, name) = (it.session, it.name);
         let mut next = it.delivery.insert(offset, block).map(|block| (offset, block));
-        let mut lost = 0;
         while let Some((offset, block)) = next {
-            let length = block.len() as u64;
-            if !it.outbox.put(ToProgram::Data { flow, name: it.name, offset, block }) {
-                // The program is gone, and its session has not said so yet.
-                lost += length;
-            }
+            self.events.push_back(HubEvent::Data { session, flow, name, offset, block });
             next = it.delivery.pop();
         }
-        it.drained += lost;
-        self.release(lost);
-        self.tell(CourierCommand::Arrived(Arrival { flow, offset, bytes, last: false }));
+        self.tell(now, CourierCommand::Arrived(Arrival { flow, offset, bytes, last: false }));
     }
 
     fn down(&mut self, now: Time, lane: LaneId, reason: &str) {
-        let away = self.links.down(now, lane, reason);
-        self.tell(CourierCommand::LaneLost(lane));
-        let here = |it: &&Flow| it.pair == lane.pair;
-        if away >= self.patience {
-            let flows: Vec<FlowId> = self.flows.iter().filter(|(_, it)| here(it)).map(|it| *it.0).collect();
+        let away = self.lanes.down(now, lane);
+        self.tell(now, CourierCommand::LaneLost(lane));
+        let of_pair = |it: &Flow<B>| it.pair == lane.pair;
+        let flows = self.flows.iter().filter(|(_, it)| of_pair(it));
+        if away >= self.config.patience {
+            let flows: Vec<FlowId> = flows.map(|it| *it.0).collect();
             for flow in flows {
-                self.end_broken(flow, Refusal::Unreachable, reason.to_owned());
+                self.end_broken(now, flow, Refusal::Unreachable, reason.to_owned());
             }
             return;
         }
-        // Nothing else opens those again that the machine does not know yet.
-        let epoch = self.links.epoch(lane);
-        let opening =
-            self.flows.iter_mut().filter(|(_, it)| it.pair == lane.pair && it.state == State::Opening);
-        for (flow, it) in opening {
-            if it.was_opened_in(lane) && it.is_new_in(lane, epoch) {
-                self.links.send(lane, it.open(*flow));
-            }
-        }
+        // Nothing else opens those again that Courier does not know yet.
+        let opening = flows.filter(|(_, it)| it.state == State::Opening && it.was_opened_in(lane));
+        let opening: Vec<FlowId> = opening.map(|it| *it.0).collect();
+        opening.into_iter().for_each(|flow| self.open_in(lane, flow));
     }
 
     // ---- ends
 
-    /// The machine has all of it.
-    fn finish(&mut self, flow: FlowId) {
-        let Some(it) = self.remove(flow) else { return };
+    /// Courier has all of it.
+    fn finish(&mut self, now: Time, flow: FlowId) {
+        let Some(it) = self.remove(now, flow) else { return };
         assert_eq!(it.delivery.passed(), it.length, "a flow that is complete was passed on");
         self.done += 1;
-        it.outbox.say(FromAgent::End { flow: it.name });
+        self.say(it.session, FromAgent::End { flow: it.name });
     }
 
-    fn end_broken(&mut self, flow: FlowId, refusal: Refusal, text: String) {
-        let Some(it) = self.remove(flow) else { return };
+    fn end_broken(&mut self, now: Time, flow: FlowId, refusal: Refusal, text: String) {
+        let Some(it) = self.remove(now, flow) else { return };
         self.broken += 1;
-        it.outbox.say(FromAgent::Broken { flow: it.name, refusal, text });
+        self.say(it.session, FromAgent::Broken { flow: it.name, refusal, text });
     }
 
-    fn remove(&mut self, flow: FlowId) -> Option<Flow> {
+    fn remove(&mut self, now: Time, flow: FlowId) -> Option<Flow<B>> {
         let it = self.flows.remove(&flow)?;
         self.by_name.remove(&(it.session, it.name));
         if let Some(count) = self.of_user.get_mut(&it.user) {
@@ -444,125 +404,32 @@ impl Hub {
         // What was passed on is released when it is written.
         self.release(it.granted - it.delivery.passed());
         if it.state == State::Running && self.courier.knows(flow) {
-            self.tell(CourierCommand::Withdraw { flow });
+            self.tell(now, CourierCommand::Withdraw { flow });
         }
         for (lane, epoch) in it.opened_in() {
-            if self.links.current(lane) == Some(epoch) {
-                self.links.send(lane, FromFetcher::Close { flow: flow.0 });
+            if self.lanes.current(lane) == Some(epoch) {
+                self.send(lane, FromFetcher::Close { flow: flow.0 });
             }
         }
-        if let Some(here) = self.here.get_mut(it.coflow()) {
-            here.flows -= 1;
-            if here.flows == 0 {
-                self.here.remove(it.coflow());
-            }
-        }
+        self.coflows.end(it.coflow());
         Some(it)
     }
 
     // ---- order
 
-    fn is_ordered(&self) -> bool {
-        let silence = self.config.silence.unwrap_or(Duration::from_secs(1));
-        self.heard_at.is_some_and(|at| self.time() < at + silence)
-    }
-
-    fn share(&self, coflow: &CoflowId) -> Share {
-        match self.is_ordered() {
-            true => Share::Rank(self.ranks.get(coflow).copied().unwrap_or(Rank::LAST)),
-            false => Share::Even,
-        }
-    }
-
-    fn order(&mut self, ranks: Vec<(CoflowId, Rank)>) {
-        self.ranks = ranks.into_iter().collect();
-        self.heard_at = Some(self.time());
-        let rank = |it: &Flow| self.ranks.get(it.coflow()).copied();
+    fn order(&mut self, now: Time, ranks: Vec<(CoflowId, Rank)>) {
+        self.coflows.order(now, ranks);
+        let rank = |it: &Flow<B>| self.coflows.rank(it.coflow());
         let list = self.flows.iter().filter_map(|(flow, it)| Some((*flow, rank(it)?))).collect();
-        self.tell(CourierCommand::Schedule(Schedule::Ranks(list)));
+        self.tell(now, CourierCommand::Schedule(Schedule::Ranks(list)));
     }
 
     // ---- looks
 
-    fn look(&mut self) {
-        let now = self.time();
+    fn look(&mut self, now: Time) {
         let flows = &self.flows;
-        self.links.close_idle(now, |pair| flows.values().any(|it| it.pair == pair));
+        let idle = self.lanes.take_idle(now, |pair| flows.values().any(|it| it.pair == pair));
+        self.events.extend(idle.into_iter().map(HubEvent::HangUp));
+        self.look_at = (!self.lanes.is_empty()).then(|| now + LOOK_EVERY);
     }
-
-    fn demand(&self) -> Vec<CoflowDemand> {
-        let mut coflows: BTreeMap<CoflowId, CoflowDemand> = BTreeMap::new();
-        for it in self.flows.values() {
-            let id = it.coflow();
-            let demand = coflows.entry(id.clone()).or_insert_with(|| CoflowDemand {
-                application: id.application.clone(),
-                coflow: id.number,
-                here: Bytes::new(self.here.get(id).map_or(0, |it| it.bytes)),
-                from: BTreeMap::new(),
-            });
-            let left = (it.state == State::Running).then(|| Bytes::new(it.length - it.delivery.passed()));
-            demand
-                .from
-                .entry(it.host().clone())
-                .and_modify(|sum| *sum = sum.zip(left).map(|(sum, left)| sum + left))
-                .or_insert(left);
-        }
-        coflows.into_values().collect()
-    }
-
-    fn status(&self) -> AgentStatus {
-        let stats = self.courier.stats();
-        let ordered = self.is_ordered();
-        let mut coflows: BTreeMap<CoflowId, CoflowStatus> = BTreeMap::new();
-        for it in self.flows.values() {
-            let id = it.coflow();
-            let rank = self.ranks.get(id).filter(|_| ordered).map(|rank| rank.get());
-            let status = coflows.entry(id.clone()).or_insert_with(|| CoflowStatus {
-                application: id.application.clone(),
-                coflow: id.number,
-                rank,
-                flows: 0,
-                stalled: 0,
-                bytes: self.here.get(id).map_or(0, |it| it.bytes),
-                left: 0,
-                from: Vec::new(),
-            });
-            status.flows += 1;
-            status.stalled += usize::from(it.is_stalled());
-            status.left += it.length - it.delivery.passed();
-            let host = it.host().to_string();
-            if !status.from.contains(&host) {
-                status.from.push(host);
-            }
-        }
-        let mut coflows: Vec<CoflowStatus> = coflows.into_values().collect();
-        coflows.sort_by_key(|it| it.rank.unwrap_or(u32::MAX));
-        let lane = |(id, up, bytes): (LaneId, bool, u64)| LaneStatus {
-            host: self.peers.name_of(id.pair.peer).map_or_else(|| id.pair.peer.short(), |it| it.to_string()),
-            class: id.class,
-            number: id.number,
-            up,
-            bytes,
-        };
-        AgentStatus {
-            ordered,
-            coflows,
-            lanes: self.links.each().map(lane).collect(),
-            memory_used: self.budget.used().get(),
-            memory_most: self.budget.most().get(),
-            bytes_received: self.links.dialling().received.load(Ordering::Relaxed),
-            flows_done: self.done,
-            flows_broken: self.broken,
-            blocks_again: stats.again,
-            resets: self.links.resets(),
-            malformed: self.malformed,
-            silences: stats.silences,
-            ..AgentStatus::default()
-        }
-    }
-}
-
-#[allow(clippy::disallowed_methods)] // This is the machine's driver.
-fn now() -> Instant {
-    Instant::now()
 }

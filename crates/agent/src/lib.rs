@@ -16,7 +16,8 @@
 //! * `client_frames`, `peer_frames`, `fields`, `refusal`: the two protocols, without I/O (`docs/agent-protocol.md`).
 //! * `registry`, `index`, `budget`, `delivery`: who may read which output, where partitions lie, memory, and order; without I/O.
 //! * `secure`: TLS 1.3 of one connection, without sockets; `tcp`: the options of its socket.
-//! * `hub`: the one owner of the machine and of all flows that are fetched.
+//! * `hub`: the one owner of Courier and of all flows that are fetched, a machine itself: its blocks, lanes and programs are its driver's, or a
+//!   storm's. `driver`: what moves for it.
 //! * `link`: a connection to another host's agent, dialled again when it breaks; `serving`: the other end of it.
 //! * `local`, `session`: programs of this host; `roots`: the files that they may name.
 //! * `client`: the program's side of the local socket, in Rust.
@@ -29,6 +30,7 @@ pub mod client;
 pub mod client_frames;
 mod config;
 mod delivery;
+mod driver;
 mod fields;
 mod hub;
 mod index;

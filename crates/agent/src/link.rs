@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 use crate::assembler::{Assembler, Piece};
 use crate::blocks::{Block, Pool};
 use crate::fields::FrameError;
+use crate::hub::FromLane;
 use crate::peer_frames::{ALPN, FromFetcher, FromSource};
 use crate::peers::Peers;
 use crate::secure::{Secure, SecureError};
@@ -54,16 +55,7 @@ pub(crate) struct News {
     pub(crate) lane: LaneId,
     /// By which of its connections.
     pub(crate) epoch: u64,
-    pub(crate) what: What,
-}
-
-/// What has happened in a lane.
-#[derive(Debug)]
-pub(crate) enum What {
-    Up,
-    Frame(FromSource),
-    Block { flow: u64, offset: Bytes, block: Block },
-    Down(String),
+    pub(crate) what: FromLane<Block>,
 }
 
 #[derive(Debug, Error)]
@@ -119,7 +111,7 @@ impl Link {
                 }
                 Err(error) => error,
             };
-            if matches!(error, LinkError::HubGone) || !self.tell(What::Down(error.to_string())) {
+            if matches!(error, LinkError::HubGone) || !self.tell(FromLane::Down(error.to_string())) {
                 return;
             }
             self.epoch += 1;
@@ -135,7 +127,7 @@ impl Link {
         }
     }
 
-    fn tell(&self, what: What) -> bool {
+    fn tell(&self, what: FromLane<Block>) -> bool {
         self.hub.send(News { lane: self.lane, epoch: self.epoch, what }).is_ok()
     }
 
@@ -171,7 +163,7 @@ impl Link {
         let (hub, received) = (self.hub.clone(), self.dialling.clone());
         let mut tell = move |piece: Piece<'_>| {
             if !heard.swap(true, Ordering::Relaxed) {
-                hub.send(News { lane, epoch, what: What::Up }).map_err(|_| LinkError::HubGone)?;
+                hub.send(News { lane, epoch, what: FromLane::Up }).map_err(|_| LinkError::HubGone)?;
             }
             let what = match piece {
                 Piece::Frame(frame) => {
@@ -179,14 +171,14 @@ impl Link {
                     if let FromSource::Refused { flow, .. } = &frame {
                         refused.insert(*flow);
                     }
-                    What::Frame(frame)
+                    FromLane::Frame(frame)
                 }
                 Piece::Data { flow, offset, block: bytes } => {
                     if bytes.len() > block || refused.contains(&flow) {
                         return Err(LinkError::Frame(FrameError::BadField(crate::peer_frames::DATA)));
                     }
                     received.received.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-                    What::Block { flow, offset, block: bytes }
+                    FromLane::Block { flow, offset, block: bytes }
                 }
             };
             hub.send(News { lane, epoch, what }).map_err(|_| LinkError::HubGone)

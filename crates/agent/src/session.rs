@@ -11,11 +11,14 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::blocks::Block;
 use crate::client_frames::{DATA, FromAgent, FromProgram, Index, LONGEST_FROM_PROGRAM, VERSIONS, length};
+use crate::driver::ToHub;
 use crate::fields::{FrameError, Name, data_head};
-use crate::hub::{SessionId, ToHub, Wanted};
+use crate::hub::{Fetch, HubCommand, SessionId, Wanted};
 use crate::index;
 use crate::outbox::{Outbox, Outgoing, ToProgram, outbox};
+use crate::peers::Peers;
 use crate::refusal::Refusal;
 use crate::registry::{Output, Proof, Registry, proof};
 use crate::roots::Roots;
@@ -33,6 +36,7 @@ pub(crate) struct Shared {
     pub(crate) hub: mpsc::Sender<ToHub>,
     pub(crate) registry: Arc<Mutex<Registry>>,
     pub(crate) roots: Roots,
+    pub(crate) peers: Peers,
     pub(crate) block: Bytes,
     pub(crate) malformed: AtomicU64,
     /// What the hub does not know of the agent.
@@ -42,6 +46,12 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn registry(&self) -> std::sync::MutexGuard<'_, Registry> {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the hub listens.
+    async fn tell(&self, command: HubCommand<Block>) -> Result<(), SessionError> {
+        let told = self.hub.send(ToHub::Command(command)).await;
+        told.map_err(|_| SessionError::Refused(Refusal::Stopping))
     }
 
     /// How the agent is; none if it stops.
@@ -101,7 +111,7 @@ impl Session {
                 outbox.say(FromAgent::Refused { request: 0, refusal, text: error.to_string() });
             }
         }
-        let _ = self.shared.hub.send(ToHub::Gone { session: self.id }).await;
+        let _ = self.shared.tell(HubCommand::Gone { session: self.id }).await;
         if let Some((name, _)) = &self.application {
             self.shared.registry().leave(name);
         }
@@ -133,8 +143,6 @@ impl Session {
     }
 
     async fn handle(&mut self, frame: FromProgram, outbox: &Outbox) -> Result<(), SessionError> {
-        let hub = &self.shared.hub;
-        let stopping = |_| SessionError::Refused(Refusal::Stopping);
         let session = self.id;
         if let FromProgram::Status { request } = frame {
             let status = self.shared.status().await.ok_or(SessionError::Refused(Refusal::Stopping))?;
@@ -143,7 +151,7 @@ impl Session {
             return Ok(());
         }
         if let FromProgram::Hello { lowest, highest, application, token } = frame {
-            return self.enter((lowest, highest), application, &token, outbox);
+            return self.enter((lowest, highest), application, &token, outbox).await;
         }
         let (application, proof) =
             self.application.clone().ok_or(SessionError::Refused(Refusal::NotYours))?;
@@ -161,22 +169,23 @@ impl Session {
                 answer(outbox, request, Ok(()));
             }
             FromProgram::Fetch { flow, coflow, host, output, first, count, credit } => {
-                let wanted = Box::new(Wanted { application, proof, coflow, host, output, first, count });
-                let (user, outbox) = (self.user, outbox.clone());
-                let fetch = ToHub::Fetch { session, name: flow, user, wanted, credit, outbox };
-                hub.send(fetch).await.map_err(stopping)?;
+                let peer = self.shared.peers.find(&host).map(|peer| peer.node);
+                let wanted = Wanted { application, proof, coflow, host, output, first, count };
+                let (name, user) = (flow, self.user);
+                let fetch = Fetch { session, name, user, peer, wanted, credit };
+                self.shared.tell(HubCommand::Fetch(Box::new(fetch))).await?;
             }
             FromProgram::Credit { flow, bytes } => {
-                hub.send(ToHub::Credit { session, name: flow, bytes }).await.map_err(stopping)?;
+                self.shared.tell(HubCommand::Credit { session, name: flow, bytes }).await?;
             }
             FromProgram::Cancel { flow } => {
-                hub.send(ToHub::Cancel { session, name: flow }).await.map_err(stopping)?;
+                self.shared.tell(HubCommand::Cancel { session, name: flow }).await?;
             }
         }
         Ok(())
     }
 
-    fn enter(
+    async fn enter(
         &mut self,
         versions: (u8, u8),
         application: Name,
@@ -193,6 +202,8 @@ impl Session {
         let proof = proof(token);
         self.shared.registry().enter(self.user, &application, proof).map_err(SessionError::Refused)?;
         self.application = Some((application, proof));
+        let enter = ToHub::Enter { session: self.id, outbox: outbox.clone() };
+        self.shared.hub.send(enter).await.map_err(|_| SessionError::Refused(Refusal::Stopping))?;
         outbox.say(FromAgent::Welcome { version, block: self.shared.block });
         Ok(())
     }
@@ -262,7 +273,7 @@ async fn release(items: &[ToProgram], hub: &mpsc::Sender<ToHub>) -> bool {
         ToProgram::Frame(_) => None,
     });
     let drained: Vec<(FlowId, u64)> = data.collect();
-    drained.is_empty() || hub.send(ToHub::Drained(drained)).await.is_ok()
+    drained.is_empty() || hub.send(ToHub::Command(HubCommand::Drained(drained))).await.is_ok()
 }
 
 /// Writes these with as few system calls as the socket allows; blocks are not copied.

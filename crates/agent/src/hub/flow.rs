@@ -1,12 +1,13 @@
 //! One flow that a program fetches.
 
+use std::ops::Deref;
+
 use headwater_transport::courier::{LaneId, PairId};
 use headwater_units::{Bytes, FlowId};
 
 use super::SessionId;
 use crate::delivery::Delivery;
 use crate::fields::Name;
-use crate::outbox::Outbox;
 use crate::peer_frames::FromFetcher;
 use crate::registry::Proof;
 
@@ -33,12 +34,12 @@ pub(crate) struct CoflowId {
 pub(super) enum State {
     /// Its source is asked how long it is.
     Opening,
-    /// The machine knows it.
+    /// Courier knows it.
     Running,
 }
 
 #[derive(Debug)]
-pub(super) struct Flow {
+pub(super) struct Flow<B> {
     pub(super) session: SessionId,
     /// As its program calls it.
     pub(super) name: u64,
@@ -46,13 +47,12 @@ pub(super) struct Flow {
     pub(super) pair: PairId,
     wanted: Wanted,
     coflow: CoflowId,
-    pub(super) outbox: Outbox,
     pub(super) state: State,
     /// Zero until it runs.
     pub(super) length: u64,
     pub(super) stamp: u64,
-    pub(super) delivery: Delivery,
-    /// Bytes from the beginning that its program has room for, that the machine may ask for, that were written to the program.
+    pub(super) delivery: Delivery<B>,
+    /// Bytes from the beginning that its program has room for, that Courier may ask for, that were written to the program.
     pub(super) credit: u64,
     pub(super) granted: u64,
     pub(super) drained: u64,
@@ -62,13 +62,12 @@ pub(super) struct Flow {
     opened_in: Vec<(LaneId, u64)>,
 }
 
-impl Flow {
+impl<B: Deref<Target = [u8]>> Flow<B> {
     pub(super) fn new(
         (session, name, user): (SessionId, u64, u32),
         pair: PairId,
         wanted: Wanted,
         credit: Bytes,
-        outbox: Outbox,
     ) -> Self {
         let coflow = CoflowId { application: wanted.application.clone(), number: wanted.coflow };
         Flow {
@@ -78,7 +77,6 @@ impl Flow {
             pair,
             wanted,
             coflow,
-            outbox,
             state: State::Opening,
             length: 0,
             stamp: 0,

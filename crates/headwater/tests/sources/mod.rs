@@ -33,8 +33,11 @@ const IMPURE_NAMES: &[&str] = &[
     "dbg",
 ];
 
-/// All Rust files below `folder` that end up in the crate, in order; files of tests alone are left out.
+/// All Rust files below `folder`, or this one, that end up in the crate, in order; files of tests alone are left out.
 pub(super) fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    if folder.is_file() {
+        return vec![folder.to_owned()];
+    }
     let mut files = Vec::new();
     let mut entries: Vec<PathBuf> =
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
