@@ -50,8 +50,9 @@ pub struct AgentConfig {
     pub quotas: Quotas,
     /// For how long a peer may be away before flows from it end. 20 s.
     pub patience: Duration,
-    /// Congestion control of connections to ask the kernel for, where it has it. `dctcp`, which uses ECN.
-    pub congestion: String,
+    /// Congestion control of connections: the first that the kernel has and gives to this user, or its own. `dctcp`, `cubic`, `reno`:
+    /// those that give way where a switch marks.
+    pub congestion: Vec<String>,
 }
 
 impl AgentConfig {
@@ -67,7 +68,7 @@ impl AgentConfig {
             courier: CourierConfig { classes: 1, pipeline: 8, ..CourierConfig::default() },
             quotas: Quotas::default(),
             patience: Duration::from_secs(20),
-            congestion: "dctcp".to_owned(),
+            congestion: ["dctcp", "cubic", "reno"].map(str::to_owned).into(),
         }
     }
 }

@@ -35,7 +35,7 @@ const UNSENT: usize = 64 << 10;
 pub(crate) struct Dialling {
     pub(crate) identity: Arc<Identity>,
     pub(crate) peers: Peers,
-    pub(crate) congestion: String,
+    pub(crate) congestion: Vec<String>,
     pub(crate) classes: u8,
     pub(crate) pool: Pool,
     pub(crate) block: Bytes,

@@ -21,14 +21,14 @@ const READS: usize = 4;
 ///
 /// # Errors
 /// The address cannot be used.
-pub(crate) fn listen(address: SocketAddr, congestion: &str) -> io::Result<TcpListener> {
+pub(crate) fn listen(address: SocketAddr, congestion: &[String]) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     if let SocketAddr::V6(v6) = address {
         socket.set_only_v6(!v6.ip().is_unspecified() && v6.ip().to_ipv4_mapped().is_none())?;
     }
     socket.set_reuse_address(true)?;
-    // Connections inherit it. A kernel that lacks it goes on with its own.
-    let _ = sockopt::set_tcp_congestion(&socket, congestion);
+    // Connections inherit it.
+    choose_congestion(&socket, congestion);
     socket.bind(&address.into())?;
     socket.listen(1024)?;
     TcpListener::from_std(socket.into())
@@ -40,15 +40,20 @@ pub(crate) fn listen(address: SocketAddr, congestion: &str) -> io::Result<TcpLis
 /// It cannot be made.
 pub(crate) async fn dial(
     address: SocketAddr,
-    congestion: &str,
+    congestion: &[String],
     (class, classes): (u8, u8),
 ) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    let _ = sockopt::set_tcp_congestion(&socket, congestion);
+    choose_congestion(&socket, congestion);
     set_class(&SockRef::from(&socket), address, (class, classes));
     let stream = socket.connect(address).await?;
     set_up(&stream)?;
     Ok(stream)
+}
+
+/// The first of these that the kernel has and gives; it goes on with its own if there is none.
+fn choose_congestion(socket: &impl std::os::fd::AsFd, names: &[String]) {
+    let _ = names.iter().any(|name| sockopt::set_tcp_congestion(socket, name).is_ok());
 }
 
 /// Options of every connection.

@@ -4,6 +4,7 @@ pub mod demo;
 mod engines;
 pub mod figures;
 mod netns_engine;
+pub mod shuffle;
 pub(crate) mod subprocess;
 mod timed_engine;
 

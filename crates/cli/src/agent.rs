@@ -62,9 +62,9 @@ pub(crate) struct AgentArgs {
     /// Classes of the network that ranks travel in, each by connections of its own, marked by IP precedence
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     classes: u8,
-    /// Congestion control, where the kernel has it
-    #[arg(long, value_name = "NAME", default_value = "dctcp")]
-    congestion: String,
+    /// Congestion control: the first of these that the kernel has and gives to this user, or its own
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "dctcp,cubic,reno")]
+    congestion: Vec<String>,
     /// The controller that orders coflows: HOST or HOST:PORT [default port: 7000] [default: no order]
     #[arg(long, value_name = "ADDR")]
     controller: Option<HostPort>,

@@ -12,6 +12,8 @@ mod experiments;
 mod flags;
 mod get;
 mod itself;
+#[cfg(feature = "laboratory")]
+mod shuffle;
 mod store;
 #[cfg(feature = "laboratory")]
 mod tcp;
@@ -30,6 +32,8 @@ use self::flags::Global;
 pub(crate) use self::flags::{CoflowFlag, CoflowOrder};
 pub(crate) use self::get::GetArgs;
 use self::itself::{CompletionsArgs, ConfigArgs, ManArgs};
+#[cfg(feature = "laboratory")]
+pub(crate) use self::shuffle::{ShuffleCommand, ShuffleFetchArgs, ShuffleServeArgs};
 pub(crate) use self::store::{ForgetArgs, GcArgs, LsArgs, PutArgs, RmArgs, StatusArgs};
 #[cfg(feature = "laboratory")]
 pub(crate) use self::tcp::{TcpCommand, TcpReceiveArgs, TcpSendArgs};
@@ -64,7 +68,7 @@ const EXPERIMENT: &str = "Options for experiments";
 #[cfg_attr(not(feature = "laboratory"), doc = "")]
 #[cfg_attr(
     not(feature = "laboratory"),
-    doc = "This binary was built without the laboratory: it has no demo, lab, emulate, drill, bench or debug tcp."
+    doc = "This binary was built without the laboratory: it has no demo, lab, emulate, drill, bench, debug tcp or debug shuffle."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]

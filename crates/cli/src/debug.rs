@@ -1,6 +1,8 @@
-//! `headwater debug symbols` and `debug decode`: the codec's text format on files and standard streams. `debug tcp` is for
-//! comparison.
+//! `headwater debug symbols` and `debug decode`: the codec's text format on files and standard streams. `debug tcp` and
+//! `debug shuffle` are for comparison.
 
+#[cfg(feature = "laboratory")]
+mod shuffle;
 #[cfg(feature = "laboratory")]
 mod tcp;
 
@@ -12,6 +14,8 @@ use headwater_codec::text::{self, TextError};
 use headwater_units::BlockIndex;
 use serde_json::json;
 
+#[cfg(feature = "laboratory")]
+pub(crate) use self::shuffle::{shuffle_fetch, shuffle_serve};
 #[cfg(feature = "laboratory")]
 pub(crate) use self::tcp::{tcp_receive, tcp_send};
 use super::args::{DecodeArgs, SymbolsArgs};

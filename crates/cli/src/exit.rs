@@ -40,7 +40,7 @@ macro_rules! left_out {
 #[cfg(not(feature = "laboratory"))]
 macro_rules! left_out {
     () => {
-        "Built without the laboratory: no demo, lab, emulate, drill, bench or debug tcp\n"
+        "Built without the laboratory: no demo, lab, emulate, drill, bench, debug tcp or debug shuffle\n"
     };
 }
 

@@ -43,9 +43,9 @@ use headwater_units::Duration;
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
-#[cfg(feature = "laboratory")]
-use self::args::TcpCommand;
 use self::args::{Cli, Command, DebugCommand, StatusArgs};
+#[cfg(feature = "laboratory")]
+use self::args::{ShuffleCommand, TcpCommand};
 use self::output::Terminal;
 use self::pages::Part;
 use self::resolve::{Wanted, data_on_stdout};
@@ -433,6 +433,14 @@ async fn act(
         #[cfg(feature = "laboratory")]
         Command::Debug(DebugCommand::Tcp(TcpCommand::Send(args))) => {
             debug::tcp_send(args, terminal, shutdown)?;
+        }
+        #[cfg(feature = "laboratory")]
+        Command::Debug(DebugCommand::Shuffle(ShuffleCommand::Serve(args))) => {
+            debug::shuffle_serve(args, terminal, shutdown).await?;
+        }
+        #[cfg(feature = "laboratory")]
+        Command::Debug(DebugCommand::Shuffle(ShuffleCommand::Fetch(args))) => {
+            debug::shuffle_fetch(args, terminal, shutdown).await?;
         }
         Command::Debug(_) | Command::Config(_) | Command::Completions(_) | Command::Man(_) => {
             unreachable!("these need no runtime and were run before it was started")

@@ -27,6 +27,7 @@ mod trees;
 
 pub use cast::{CastError, CastSpec, CastStage, Repair, run_cast};
 pub use network::NetworkSetup;
+pub use shuffle::ShuffleStage;
 pub use stage::{HostFacts, Stage};
 pub use trees::TreeSearch;
 

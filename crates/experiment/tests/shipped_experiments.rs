@@ -14,7 +14,7 @@ use headwater_fabric::{HostId, LinkId, PointId};
 use headwater_units::{Bytes, Geometry};
 
 /// What is shown beside the papers' rows.
-const GOALS: [&str; 15] = [
+const GOALS: [&str; 16] = [
     "E-background",
     "E-casts",
     "E-contention",
@@ -22,6 +22,7 @@ const GOALS: [&str; 15] = [
     "E-incast",
     "E-parity",
     "E-rates",
+    "E-shuffle",
     "E-ten-tasks",
     "S-small",
     "S-untrimmed",

@@ -17,6 +17,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{BenchWatch, ratio};
+use crate::shuffle::counted;
 use crate::subprocess::{Guard, Process, Scratch, without_settings, write_random};
 
 /// What the program has room for of each flow before it has read any of it.
@@ -268,11 +269,7 @@ fn connections(socket: &Path) -> Result<u64, AppError> {
 
 /// TCP segments sent again since this namespace began.
 fn retransmitted() -> u64 {
-    let text = std::fs::read_to_string("/proc/net/snmp").unwrap_or_default();
-    let mut lines = text.lines().filter(|line| line.starts_with("Tcp:"));
-    let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return 0 };
-    let mut pairs = names.split_whitespace().zip(values.split_whitespace());
-    pairs.find(|(name, _)| *name == "RetransSegs").and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
+    counted("snmp", "Tcp:", "RetransSegs")
 }
 
 #[allow(clippy::disallowed_methods, reason = "this measures the machine")]

@@ -108,7 +108,7 @@ impl Deployment<'_> {
             arguments.extend(["--wait-for-start".to_owned(), mtu.clone()]);
             self.enter(Part::Get(place), task.receiver as usize, format!("task-{place}"), arguments)?;
         }
-        self.wait_for(context, "ready", |part| matches!(part, Part::Get(_)))
+        self.wait_for(context, "ready", |part| matches!(part, Part::Get(_))).map(drop)
     }
 
     /// Asks for the cast.

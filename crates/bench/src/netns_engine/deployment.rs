@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration as Patience, Instant};
 
-use headwater_experiment::run::{CastStage, Stage};
+use headwater_experiment::run::Stage;
 use headwater_experiment::scenario::Scenario;
 use headwater_lab::RunContext;
 use headwater_sim::packet::TaskPlan;
@@ -13,14 +13,16 @@ use headwater_units::{Bytes, Duration};
 use headwater_wire::DSCP_CONTROL;
 use serde_json::Value;
 
-use super::Trouble;
 use super::recipe::{ETHERNET, Recipe, facts, tuning};
+use super::{Kind, Trouble};
 use crate::subprocess::{Ended, Guard, Process, Scratch, without_settings, write_random};
 
 /// Ports of the parts.
 pub(super) const CONTROLLER_PORT: u16 = 7000;
 pub(super) const SOURCE_PORT: u16 = 7001;
 const TCP_PORT: u16 = 7100;
+/// How the commands of plain TCP begin.
+const TCP: [&str; 2] = ["debug", "tcp"];
 /// More processes than this would want more processor time than there is.
 const MOST_PARTS: usize = 128;
 /// How long everybody may take to get ready, and to end.
@@ -50,6 +52,12 @@ pub(super) enum Part {
     TcpReceive(usize),
     /// `headwater debug tcp send`: a task and the place among its sources.
     TcpSend(usize, usize),
+    /// `headwater agent`.
+    Agent,
+    /// `headwater debug shuffle serve`.
+    ShuffleServe,
+    /// `headwater debug shuffle fetch` of a host.
+    ShuffleFetch(usize),
 }
 
 impl Part {
@@ -104,7 +112,7 @@ impl<'a> Deployment<'a> {
     pub(super) fn ready(
         scenario: &Scenario,
         stage: &Stage,
-        casting: Option<&CastStage<'_>>,
+        kind: Kind<'_>,
         seed: u64,
         processor: Option<usize>,
         context: &'a RunContext,
@@ -132,12 +140,14 @@ impl<'a> Deployment<'a> {
             every: stage.every.unwrap_or(SELDOM),
             logs: context.logs.as_deref(),
         };
-        if let Some(casting) = casting {
-            deployment.prepare_cast(scenario, casting, stage, seed, context)?;
-            return Ok(deployment);
+        match kind {
+            Kind::Cast(casting) => deployment.prepare_cast(scenario, casting, stage, seed, context)?,
+            Kind::Shuffle(shuffle) => deployment.prepare_shuffle(shuffle, stage.hosts.len(), context)?,
+            Kind::Tasks => {
+                deployment.prepare_push(scenario, stage, &recipe, seed, context)?;
+                deployment.prepare_tcp(scenario, stage, &recipe, context)?;
+            }
         }
-        deployment.prepare_push(scenario, stage, &recipe, seed, context)?;
-        deployment.prepare_tcp(scenario, stage, &recipe, context)?;
         Ok(deployment)
     }
 
@@ -209,7 +219,7 @@ impl<'a> Deployment<'a> {
             arguments.extend(facts(scenario, &stage.hosts[task.receiver as usize]));
             self.enter(Part::Get(place), task.receiver as usize, format!("task-{place}"), arguments)?;
         }
-        self.wait_for(context, "ready", |part| matches!(part, Part::Get(_)))
+        self.wait_for(context, "ready", |part| matches!(part, Part::Get(_))).map(drop)
     }
 
     fn prepare_tcp(
@@ -251,7 +261,7 @@ impl<'a> Deployment<'a> {
                 self.enter(Part::TcpSend(place, nth), *source as usize, name, arguments)?;
             }
         }
-        self.wait_for(context, "ready", |part| matches!(part, Part::TcpSend(..)))
+        self.wait_for(context, "ready", |part| matches!(part, Part::TcpSend(..))).map(drop)
     }
 
     fn sources_of(&self, task: &TaskPlan) -> String {
@@ -297,13 +307,13 @@ impl<'a> Deployment<'a> {
             self.net.command(host, &self.program).map_err(|e| Trouble::Failed(e.to_string()))?;
         without_settings(&mut command);
         command.args(arguments).arg("--json");
-        let tcp = arguments[0] == "debug";
-        if !tcp {
+        if arguments[0] != "debug" {
             command.arg("--state").arg(folder.join(format!("{name}.state")));
         }
         // Others have no flows of their own, or nobody reads of them.
-        let timeline = matches!(&*arguments[0], "serve" | "get" | "debug")
-            .then(|| folder.join(format!("{name}.{life}.csv")));
+        let timeline = (matches!(&*arguments[0], "serve" | "get")
+            || arguments.starts_with(&TCP.map(str::to_owned)))
+        .then(|| folder.join(format!("{name}.{life}.csv")));
         if let Some(timeline) = &timeline {
             command.arg("--timeline").arg(timeline);
         }
@@ -363,18 +373,20 @@ impl<'a> Deployment<'a> {
         Ok(())
     }
 
-    /// Waits until every process of a part has printed an object with this field, or of this type.
+    /// Waits until every process of a part has printed an object with this field, or of this type; these objects.
     pub(super) fn wait_for(
         &mut self,
         context: &RunContext,
         word: &str,
         of: impl Fn(Part) -> bool,
-    ) -> Result<(), Trouble> {
-        let deadline = deadline(READY);
+    ) -> Result<Vec<Value>, Trouble> {
+        let (deadline, mut said) = (deadline(READY), Vec::new());
         for actor in self.actors.iter_mut().filter(|actor| of(actor.part)) {
             loop {
                 match actor.process.json_now() {
-                    Ok(Some(line)) if line[word].is_string() || line["type"] == word => break,
+                    Ok(Some(line)) if line[word].is_string() || line["type"] == word => {
+                        break said.push(line);
+                    }
                     Ok(Some(line)) => {
                         if let Some(message) = error_in(&line) {
                             return Err(Trouble::Failed(format!("{} failed: {message}", actor.name)));
@@ -387,7 +399,7 @@ impl<'a> Deployment<'a> {
                 }
             }
         }
-        Ok(())
+        Ok(said)
     }
 
     /// Waits until the controller knows who holds what.

@@ -3,7 +3,8 @@
 //! ```text
 //!  scenario, seed --> Stage: who wants what, and when                     (headwater_experiment::run)
 //!                 --> EmulatedNet: the fabric, under real packets         (headwater_testbed::emulate)
-//!                 --> Deployment: a `serve` per source, a `get` per task, a controller; `debug tcp` where the scheme is TCP
+//!                 --> Deployment: a `serve` per source, a `get` per task, a controller; `debug tcp` where the scheme is TCP,
+//!                                agents or servers, and `debug shuffle fetch` per host, for a shuffle
 //!                     play: starts, stops and host faults at their times; queues are sampled meanwhile
 //!                 --> Records, as the packet engine leaves them --> the same tables, judged by the same claims
 //! ```
@@ -21,12 +22,13 @@ mod deployment;
 mod play;
 mod recipe;
 mod records;
+mod shuffle;
 mod timeline;
 
 use std::time::Duration as Patience;
 
 use headwater_experiment::experiment::Job;
-use headwater_experiment::run::{CastStage, RunError, Stage};
+use headwater_experiment::run::{CastStage, RunError, ShuffleStage, Stage};
 use headwater_experiment::scenario::{Scenario, Scheme};
 use headwater_experiment::table::{MeasureRow, Tables};
 use headwater_lab::{ModelError, RunContext};
@@ -85,14 +87,32 @@ fn attempt(
         Scheme::Cast => Some(CastStage::new(scenario)?),
         _ => None,
     };
-    let mut deployment = Deployment::ready(scenario, stage, casting.as_ref(), seed, processor, context)?;
-    let played = play::play(&mut deployment, stage, casting.as_ref(), context, watch)?;
-    let validity = played.last.validity;
-    let timelines = deployment.leave()?;
-    let mut tables = match &casting {
-        Some(casting) => cast::tables(casting, stage, &deployment.net, &played),
-        None => stage.tables(&records::records(stage, &deployment.objects, &played, &timelines)?),
+    let shuffle = ShuffleStage::new(scenario, seed, stage.hosts.len() as u32);
+    let kind = match (&casting, &shuffle) {
+        (Some(casting), _) => Kind::Cast(casting),
+        (None, Some(shuffle)) => Kind::Shuffle(shuffle),
+        (None, None) => Kind::Tasks,
     };
+    let mut deployment = Deployment::ready(scenario, stage, kind, seed, processor, context)?;
+    let (mut tables, played) = match kind {
+        Kind::Shuffle(shuffle) => {
+            let shuffled = shuffle::play(&mut deployment, shuffle, stage, context, watch)?;
+            deployment.leave()?;
+            (shuffle::tables(shuffle, &deployment.net, &shuffled), shuffled.played)
+        }
+        Kind::Cast(casting) => {
+            let played = play::play(&mut deployment, stage, Some(casting), context, watch)?;
+            deployment.leave()?;
+            (cast::tables(casting, stage, &deployment.net, &played), played)
+        }
+        Kind::Tasks => {
+            let played = play::play(&mut deployment, stage, None, context, watch)?;
+            let timelines = deployment.leave()?;
+            let records = records::records(stage, &deployment.objects, &played, &timelines)?;
+            (stage.tables(&records), played)
+        }
+    };
+    let validity = played.last.validity;
     deployment.close()?;
     for (name, value) in [
         ("lateness_p99_us", micros(validity.p99)),
@@ -102,6 +122,17 @@ fn attempt(
         MeasureRow { name: name.to_owned(), value }.push(&mut tables.measures);
     }
     Ok((tables, validity))
+}
+
+/// What is played.
+#[derive(Clone, Copy)]
+enum Kind<'a> {
+    /// Tasks of one receiver each, and background.
+    Tasks,
+    /// A cast.
+    Cast(&'a CastStage<'a>),
+    /// Jobs that fetch map outputs.
+    Shuffle(&'a ShuffleStage<'a>),
 }
 
 fn micros(duration: headwater_units::Duration) -> f64 {

@@ -21,7 +21,7 @@ const LOOKS: u64 = 8;
 /// The longest sleep between looks at what processes say.
 const POLL_INTERVAL: Pause = Pause::from_millis(1);
 /// A run without an end of its own is broken off here.
-const LONGEST: Duration = Duration::from_secs(600);
+pub(super) const LONGEST: Duration = Duration::from_secs(600);
 /// Looks at queues that are kept at most.
 const MOST_LOOKS: usize = 8_000_000;
 
@@ -49,6 +49,27 @@ pub(super) struct Played {
 }
 
 impl Played {
+    /// A run of which nothing was seen yet.
+    pub(super) fn nothing(begin_ns: u64, first: Snapshot) -> Self {
+        Played {
+            begin_ns,
+            ended: Time::ZERO,
+            finished: Vec::new(),
+            stopped: Vec::new(),
+            asked_again: Vec::new(),
+            requested: Time::ZERO,
+            repairs: Vec::new(),
+            last: first.clone(),
+            first,
+            looks: Vec::new(),
+        }
+    }
+
+    /// Since the beginning.
+    pub(super) fn now(&self) -> Time {
+        Time::from_nanos(monotonic_ns().saturating_sub(self.begin_ns))
+    }
+
     pub(super) fn seconds(&self) -> f64 {
         self.ended.as_secs_f64().max(1e-9)
     }
@@ -266,9 +287,16 @@ impl Play {
             Part::TcpSend(..) => actor.dismissed |= line["finish_ns"].is_u64(),
             Part::Asker => actor.dismissed |= self.hear_cast(stage, line),
             Part::Controller | Part::Serve | Part::Node => {}
+            Part::Agent | Part::ShuffleServe | Part::ShuffleFetch(_) => {}
         }
         Ok(())
     }
+}
+
+/// Until processes may have said something more.
+#[allow(clippy::disallowed_methods, reason = "what happens in real time is waited for")]
+pub(super) fn rest() {
+    std::thread::sleep(POLL_INTERVAL);
 }
 
 /// The clock that all processes of a machine share.

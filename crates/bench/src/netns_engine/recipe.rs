@@ -113,7 +113,8 @@ impl Recipe {
 fn congestion(scheme: Scheme) -> Result<Option<&'static str>, Trouble> {
     const KNOWN: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     let name = match scheme {
-        Scheme::Ppush { .. } | Scheme::Scdp | Scheme::Cast => return Ok(None),
+        // A shuffle has no tasks: its connections are told what they run.
+        Scheme::Ppush { .. } | Scheme::Scdp | Scheme::Cast | Scheme::Shuffle { .. } => return Ok(None),
         Scheme::Reno => "reno",
         Scheme::Cubic => "cubic",
         Scheme::Bic => "bic",

@@ -118,6 +118,7 @@ fn flows(
                     }
                 }
                 Part::Controller | Part::Node | Part::Asker => {}
+                Part::Agent | Part::ShuffleServe | Part::ShuffleFetch(_) => {}
             }
         }
     }

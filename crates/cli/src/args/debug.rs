@@ -7,6 +7,8 @@ use headwater_codec::text::EsiRange;
 use headwater_units::Bytes;
 
 #[cfg(feature = "laboratory")]
+use super::shuffle::ShuffleCommand;
+#[cfg(feature = "laboratory")]
 use super::tcp::{self, TcpCommand};
 
 /// Look inside: symbols as text, recorded runs.
@@ -28,6 +30,10 @@ With --json each line is an object: esi, symbol.")]
     /// Send and receive by the kernel's TCP, to compare with or to be beside
     #[command(subcommand, after_help = tcp::EXAMPLE)]
     Tcp(TcpCommand),
+    #[cfg(feature = "laboratory")]
+    /// Programs of a shuffle, to compare agents with plain TCP
+    #[command(subcommand)]
+    Shuffle(ShuffleCommand),
 }
 
 #[derive(Debug, Args)]

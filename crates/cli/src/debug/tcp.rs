@@ -62,7 +62,7 @@ fn amounts(bytes: u64, bit_per_s: f64) -> (Bytes, BitRate) {
 }
 
 /// Waits for a line on standard input, looking for the wish to stop meanwhile.
-fn wait_for_line(shutdown: &Shutdown) -> Result<(), AppError> {
+pub(super) fn wait_for_line(shutdown: &Shutdown) -> Result<(), AppError> {
     let failed = |source| AppError::Io { doing: "cannot read standard input".to_owned(), source };
     let a_moment = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
     let (stdin, mut byte) = (io::stdin(), [0]);

@@ -1,9 +1,11 @@
-//! Jobs of MapReduce on the packet engine.
+//! Jobs of MapReduce on the packet engine, and for whoever runs them on real packets.
 
 use headwater_baseline as baseline;
 use headwater_policy::coflow::Queues;
 use headwater_policy::coflow::courier::Limits;
-use headwater_sim::packet::shuffle::{self, Carrier, Classes, Order, ShuffleOutcome, ShuffleSetup};
+use headwater_sim::packet::shuffle::{
+    self, Carrier, Classes, JobPlan, JobRow, Order, ShuffleOutcome, ShuffleSetup,
+};
 use headwater_switch::{ClassMap, Limit, PortConfig, QueueConfig, Service, Threshold};
 use headwater_transport::courier::CourierConfig;
 use headwater_units::{Bytes, Duration, Packets, Time};
@@ -32,7 +34,45 @@ pub(super) fn run(
     let outcome = shuffle::run(setup, &mut |left, events| {
         watch(Progress { done: 1.0 - left as f64 / jobs.max(1) as f64, events });
     })?;
-    Ok(tables(&outcome, payload))
+    Ok(tables(&outcome.jobs, payload, &measures(&outcome)))
+}
+
+/// A shuffle for whoever runs it elsewhere than in the models.
+pub struct ShuffleStage<'a> {
+    /// Its constants.
+    pub text: &'a ShuffleText,
+    /// Who orders flows.
+    pub order: ShuffleOrder,
+    /// Whether agents carry them.
+    pub courier: bool,
+    /// By arrival.
+    pub jobs: Vec<JobPlan>,
+    payload: Bytes,
+}
+
+impl<'a> ShuffleStage<'a> {
+    /// What a seed makes of a scenario; none if it is no shuffle.
+    pub fn new(scenario: &'a Scenario, seed: u64, hosts: u32) -> Option<Self> {
+        match (&scenario.workload, scenario.scheme) {
+            (Workload::Shuffle(text), Scheme::Shuffle { order, courier }) => Some(ShuffleStage {
+                text,
+                order,
+                courier,
+                jobs: text.plan(hosts, seed),
+                payload: payload(scenario),
+            }),
+            _ => None,
+        }
+    }
+
+    /// The tables that the packet engine writes, with these measures.
+    pub fn tables(&self, jobs: &[JobRow], measures: &[(&str, f64)]) -> Tables {
+        tables(jobs, self.payload, measures)
+    }
+}
+
+fn payload(scenario: &Scenario) -> Bytes {
+    Bytes::new(scenario.packet.data.get().saturating_sub(HEADERS).max(1))
 }
 
 fn setup(scenario: &Scenario, seed: u64) -> Result<ShuffleSetup, RunError> {
@@ -61,7 +101,7 @@ fn setup(scenario: &Scenario, seed: u64) -> Result<ShuffleSetup, RunError> {
         choice,
         data,
         ack: scenario.packet.ack,
-        payload: Bytes::new(data.get().saturating_sub(HEADERS).max(1)),
+        payload: payload(scenario),
         jitter: network::jitter(scenario),
         delay: text.delay,
         sender: sender(scenario, text),
@@ -151,10 +191,10 @@ fn agents(scenario: &Scenario, text: &ShuffleText) -> Carrier {
 }
 
 /// Tasks are jobs: a job's name, its packets, and its completion time.
-fn tables(outcome: &ShuffleOutcome, payload: Bytes) -> Tables {
+fn tables(jobs: &[JobRow], payload: Bytes, measures: &[(&str, f64)]) -> Tables {
     let mut tables = empty_tables();
     let mut times = Vec::new();
-    for job in &outcome.jobs {
+    for job in jobs {
         let arrival_s = job.arrival.as_secs_f64();
         let finish_s = job.finished.map_or(f64::NAN, Time::as_secs_f64);
         let packets = job.bytes.get().div_ceil(payload.get());
@@ -176,14 +216,23 @@ fn tables(outcome: &ShuffleOutcome, payload: Bytes) -> Tables {
         };
         row.push(&mut tables.tasks);
     }
-    // Jobs that stay on their hosts have no last flow.
-    let crossing: Vec<_> = outcome.jobs.iter().filter(|job| job.bytes > Bytes::ZERO).collect();
-    let timed_out = crossing.iter().filter(|job| job.last_timed_out).count();
     let all = |q| stats::quantile(&times, q).unwrap_or(f64::NAN);
-    for (name, value) in [
+    let of_all = [
         ("cct_mean_s", stats::mean(&times).unwrap_or(f64::NAN)),
         ("cct_p50_s", all(0.5)),
         ("cct_p99_s", all(0.99)),
+    ];
+    for (name, value) in of_all.iter().chain(measures) {
+        MeasureRow { name: (*name).to_owned(), value: *value }.push(&mut tables.measures);
+    }
+    tables
+}
+
+fn measures(outcome: &ShuffleOutcome) -> Vec<(&'static str, f64)> {
+    // Jobs that stay on their hosts have no last flow.
+    let crossing: Vec<_> = outcome.jobs.iter().filter(|job| job.bytes > Bytes::ZERO).collect();
+    let timed_out = crossing.iter().filter(|job| job.last_timed_out).count();
+    vec![
         ("loss_rate", outcome.dropped as f64 / outcome.sent.max(1) as f64),
         ("drops", outcome.dropped as f64),
         ("sent", outcome.sent as f64),
@@ -198,8 +247,5 @@ fn tables(outcome: &ShuffleOutcome, payload: Bytes) -> Tables {
         ("lanes_max", outcome.most_lanes as f64),
         ("plans", outcome.plans as f64),
         ("events", outcome.events as f64),
-    ] {
-        MeasureRow { name: name.to_owned(), value }.push(&mut tables.measures);
-    }
-    tables
+    ]
 }

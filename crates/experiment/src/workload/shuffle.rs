@@ -84,6 +84,10 @@ pub struct ShuffleText {
     /// The most flows of a host by the stand-in for Django.
     #[serde(default = "ShuffleText::usual_django_flows")]
     pub django_flows: u32,
+    /// What the kernel calls the congestion control of connections on real packets; its own choice if absent. The packet engine's
+    /// connections run DCTCP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<String>,
 }
 
 /// Where jobs come from.
@@ -123,6 +127,21 @@ pub enum Jobs {
         /// From each mapper to each reducer.
         #[serde(with = "text::one")]
         bytes: Bytes,
+    },
+    /// Jobs one after the other, each with its mappers and its reducers spread evenly over all hosts.
+    AllToAll {
+        /// Mappers of each.
+        mappers: u32,
+        /// Reducers of each.
+        reducers: u32,
+        /// From each mapper to each reducer,
+        #[serde(with = "text::one")]
+        bytes: Bytes,
+        /// times that of the job: there are as many jobs as numbers.
+        sizes: Vec<f64>,
+        /// From one arrival to the next.
+        #[serde(with = "text::one")]
+        gap: Duration,
     },
 }
 
@@ -219,33 +238,41 @@ impl ShuffleText {
         )?;
         range("workload.django_flows", 0.0, self.django_flows > 0, "at least 1")?;
         range("fabric's hosts", hosts.into(), (2..=4096).contains(&hosts), "2 to 4096 for a shuffle")?;
-        match self.jobs {
-            Jobs::Facebook { first, sizes, gaps } => {
+        match &self.jobs {
+            &Jobs::Facebook { first, sizes, gaps } => {
                 let first = first.unwrap_or(1);
                 range("workload.jobs.first", first.into(), first > 0, "at least 1")?;
                 range("workload.jobs.sizes", sizes, finite(sizes), "above 0")?;
                 range("workload.jobs.gaps", gaps, finite(gaps), "above 0")
             }
-            Jobs::Training { first, gpus, iterations } => {
+            &Jobs::Training { first, gpus, iterations } => {
                 let least = first.unwrap_or(1).min(gpus).min(iterations);
                 range("workload.jobs of training", least.into(), least > 0, "at least 1 of each")?;
                 range("workload.jobs.gpus", gpus.into(), gpus <= 64, "at most 64")
             }
-            Jobs::Grid { coflows, mappers, reducers, .. } => {
+            &Jobs::Grid { coflows, mappers, reducers, .. } => {
                 let least = coflows.min(mappers).min(reducers);
                 range("workload.jobs of a grid", least.into(), least > 0, "at least 1 of each")
+            }
+            Jobs::AllToAll { mappers, reducers, sizes, .. } => {
+                let least = (*mappers).min(*reducers).min(sizes.len() as u32);
+                range("workload.jobs from all to all", least.into(), least > 0, "at least 1 of each")?;
+                let sensible = |size: &f64| size.is_finite() && (0.0..=1e9).contains(size);
+                sizes.iter().try_for_each(|size| {
+                    range("workload.jobs.sizes", *size, sensible(size), "0 to 1000000000")
+                })
             }
         }
     }
 
     /// The jobs on so many hosts, ascending by arrival.
     pub(crate) fn plan(&self, hosts: u32, seed: u64) -> Vec<JobPlan> {
-        match self.jobs {
-            Jobs::Facebook { first, sizes, gaps } => self.facebook(hosts, first, (sizes, gaps), seed),
-            Jobs::Training { first, gpus, iterations } => {
+        match &self.jobs {
+            &Jobs::Facebook { first, sizes, gaps } => self.facebook(hosts, first, (sizes, gaps), seed),
+            &Jobs::Training { first, gpus, iterations } => {
                 training::plan(hosts, seed, self.shrink, first, (gpus, iterations))
             }
-            Jobs::Grid { coflows, mappers, reducers, bytes } => {
+            &Jobs::Grid { coflows, mappers, reducers, bytes } => {
                 let half = hosts / 2;
                 let bytes = self.shrunk(bytes);
                 let reducer = |number: u32| ReducerPlan {
@@ -259,6 +286,17 @@ impl ShuffleText {
                     reducers: (0..reducers).map(reducer).collect(),
                 };
                 (0..coflows).map(job).collect()
+            }
+            Jobs::AllToAll { mappers, reducers, bytes, sizes, gap } => {
+                let job = |(number, size): (u64, &f64)| {
+                    let each = self.shrunk(Bytes::new((bytes.get() as f64 * size).round() as u64));
+                    let outputs: Vec<_> = (0..*mappers).map(|mapper| (mapper % hosts, each)).collect();
+                    let reducer = |number| ReducerPlan { host: number % hosts, outputs: outputs.clone() };
+                    let at = Time::ZERO + *gap * number;
+                    let reducers = (0..*reducers).map(reducer).collect();
+                    JobPlan { task: TaskId(number), at, after: None, reducers }
+                };
+                (0..).zip(sizes).map(job).collect()
             }
         }
     }

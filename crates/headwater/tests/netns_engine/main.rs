@@ -10,4 +10,5 @@ mod forwarding;
 mod leftovers;
 mod parity;
 mod pcap;
+mod shuffles;
 mod unprivileged;
