@@ -5,11 +5,12 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 use common::{Cluster, contents, equal, fetch, path_of, take};
 use headwater_agent::client::{Client, Event};
 use headwater_agent::{Name, Peer, Refusal};
+use headwater_units::Bytes;
 
 const MIB: u64 = 1 << 20;
 
@@ -47,10 +48,11 @@ fn take_rest(client: &mut Client, flow: u64, got: &mut Vec<u8>) -> Result<(), Re
     }
 }
 
-/// Stands between two agents and cuts what it carries.
+/// Stands between two agents, cuts what it carries, or lets it wait.
 struct Wire {
     address: SocketAddr,
     carried: Arc<Mutex<Vec<TcpStream>>>,
+    frozen: Arc<(Mutex<bool>, Condvar)>,
 }
 
 impl Wire {
@@ -58,18 +60,21 @@ impl Wire {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let carried: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
-        let all = carried.clone();
+        let frozen: Arc<(Mutex<bool>, Condvar)> = Arc::default();
+        let (all, held) = (carried.clone(), frozen.clone());
         std::thread::spawn(move || {
             for near in listener.incoming() {
                 let (Ok(near), Ok(far)) = (near, TcpStream::connect(target)) else { return };
+                near.set_nodelay(true).and_then(|()| far.set_nodelay(true)).unwrap();
                 let clone = |of: &TcpStream| of.try_clone().unwrap();
                 all.lock().unwrap().extend([clone(&near), clone(&far)]);
                 for (from, to) in [(clone(&near), clone(&far)), (far, near)] {
-                    std::thread::spawn(move || carry(from, to));
+                    let held = held.clone();
+                    std::thread::spawn(move || carry(from, to, &held));
                 }
             }
         });
-        Wire { address, carried }
+        Wire { address, carried, frozen }
     }
 
     fn cut(&self) {
@@ -77,11 +82,18 @@ impl Wire {
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
+
+    /// As a host that stands still: its connections stay, and nothing comes.
+    fn freeze(&self, frozen: bool) {
+        *self.frozen.0.lock().unwrap() = frozen;
+        self.frozen.1.notify_all();
+    }
 }
 
-fn carry(mut from: TcpStream, mut to: TcpStream) {
+fn carry(mut from: TcpStream, mut to: TcpStream, (frozen, thaws): &(Mutex<bool>, Condvar)) {
     let mut bytes = [0; 16 << 10];
     while let Ok(count @ 1..) = from.read(&mut bytes) {
+        drop(thaws.wait_while(frozen.lock().unwrap(), |frozen| *frozen).unwrap());
         if to.write_all(&bytes[..count]).is_err() {
             return;
         }
@@ -109,6 +121,36 @@ fn a_flow_goes_on_by_its_offset_after_each_reset_of_its_lane() {
     let status = cluster.status(1);
     assert!(status.resets >= 3, "{status:?}");
     assert_eq!((status.flows_done, status.flows_broken, status.lanes.len()), (1, 0, 1));
+}
+
+#[test]
+fn a_peer_that_stands_still_delays_its_own_flows_alone() {
+    let memory = Bytes::mib(8);
+    let cluster = Cluster::new(3, |config| config.memory = memory);
+    let (_far, _) = cluster.output(0, "map_0", 1, 24 << 20);
+    let (_near, _) = cluster.output(1, "map_1", 1, 24 << 20);
+    let wire = Wire::to(cluster.hosts[0].config.listen);
+    let peer = |at: usize| {
+        let host = &cluster.hosts[at];
+        let address = if at == 0 { wire.address } else { host.config.listen };
+        (Name::new(format!("h{at}")).unwrap(), Peer { node: host.identity.node(), address })
+    };
+    cluster.peers.set((0..3).map(peer));
+    let (mut slow, mut quick) = (cluster.client(2), cluster.client(2));
+    slow.fetch(&fetch(1, "h0", "map_0", 0, 8 * MIB)).unwrap();
+    let mut got = Vec::new();
+    take_some(&mut slow, 1, 2 << 20, &mut got);
+    wire.freeze(true);
+    // All of it comes while the other waits.
+    quick.fetch(&fetch(1, "h1", "map_1", 0, 8 * MIB)).unwrap();
+    assert!(take(&mut quick, 1).unwrap() == contents("map_1", 24 << 20));
+    let status = cluster.status(2);
+    assert!(status.memory_most <= memory.get() && status.coflows[0].left > 0, "{status:?}");
+    wire.freeze(false);
+    take_rest(&mut slow, 1, &mut got).unwrap();
+    assert!(got == contents("map_0", 24 << 20));
+    let status = cluster.status(2);
+    assert_eq!((status.flows_done, status.flows_broken, status.resets), (2, 0, 0), "{status:?}");
 }
 
 #[test]
