@@ -37,8 +37,8 @@ use crate::client_frames::FromAgent;
 use crate::peer_frames::{FromFetcher, FromSource};
 use crate::refusal::Refusal;
 use coflows::Coflows;
-pub(crate) use commands::{Fetch, FromLane, HubCommand, HubEvent, SessionId};
-pub(crate) use flow::{CoflowId, Wanted};
+pub(crate) use commands::{Fetch, FromLane, HubCommand, HubEvent};
+pub(crate) use flow::{CoflowId, SessionId, Wanted};
 use flow::{Flow, State};
 use lanes::Lanes;
 

@@ -3,13 +3,9 @@
 use headwater_transport::courier::LaneId;
 use headwater_units::{Bytes, FlowId, NodeId, Rank};
 
-use super::{CoflowId, Wanted};
+use super::{CoflowId, SessionId, Wanted};
 use crate::client_frames::FromAgent;
 use crate::peer_frames::{FromFetcher, FromSource};
-
-/// A connection of a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct SessionId(pub(crate) u64);
 
 /// A program wants a flow.
 #[derive(Debug)]

@@ -5,11 +5,14 @@ use std::ops::Deref;
 use headwater_transport::courier::{LaneId, PairId};
 use headwater_units::{Bytes, FlowId};
 
-use super::SessionId;
 use crate::delivery::Delivery;
 use crate::fields::Name;
 use crate::peer_frames::FromFetcher;
 use crate::registry::Proof;
+
+/// A connection of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SessionId(pub(crate) u64);
 
 /// What is wanted, of whom.
 #[derive(Debug)]
