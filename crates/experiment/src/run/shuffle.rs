@@ -187,7 +187,8 @@ fn agents(scenario: &Scenario, text: &ShuffleText) -> Carrier {
         block,
     };
     let agent = CourierConfig { block, pipeline: text.pipeline, ..CourierConfig::paper() };
-    Carrier::Courier { limits, agent, pinned: scenario.routing == Routing::SourceSpray }
+    let (pinned, per_class) = (scenario.routing == Routing::SourceSpray, text.lane_per_class);
+    Carrier::Courier { limits, agent, pinned, per_class }
 }
 
 /// Tasks are jobs: a job's name, its packets, and its completion time.

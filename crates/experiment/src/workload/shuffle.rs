@@ -78,6 +78,10 @@ pub struct ShuffleText {
     /// The block; 64 KiB (Courier §VI-C).
     #[serde(default = "ShuffleText::usual_block", with = "text::one")]
     pub block: Bytes,
+    /// Whether a pair's flow has a connection for each class; else it keeps the one that it has, which changes its class
+    /// (Courier §IV-A).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lane_per_class: bool,
     /// Blocks under way in a lane; 2.
     #[serde(default = "ShuffleText::usual_pipeline")]
     pub pipeline: u32,

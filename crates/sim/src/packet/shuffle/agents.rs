@@ -19,6 +19,8 @@ pub(super) struct Agents {
     /// Connections of lanes, by receiving host.
     lanes: BTreeMap<(u32, LaneId), u32>,
     pub(super) pinned: bool,
+    /// Whether lanes of each class have connections of their own.
+    per_class: bool,
 }
 
 struct Agent {
@@ -39,10 +41,16 @@ pub(super) enum Wish {
 }
 
 impl Agents {
-    pub(super) fn new(hosts: usize, limits: Limits, config: CourierConfig, pinned: bool) -> Self {
+    pub(super) fn new(
+        hosts: usize,
+        limits: Limits,
+        config: CourierConfig,
+        (pinned, per_class): (bool, bool),
+    ) -> Self {
         let selection = ByPolicy::new(limits).expect("the limits were checked");
         let agent = || Agent { courier: Courier::new(config, selection.clone()), wake: u64::MAX };
-        Agents { hosts: std::iter::repeat_with(agent).take(hosts).collect(), lanes: BTreeMap::new(), pinned }
+        let hosts = std::iter::repeat_with(agent).take(hosts).collect();
+        Agents { hosts, lanes: BTreeMap::new(), pinned, per_class }
     }
 
     /// A reducer begins to fetch. Its disk has room for all of it.
@@ -100,11 +108,16 @@ impl Agents {
 
     /// The connection of a lane, if it was opened.
     pub(super) fn connection(&self, host: u32, lane: LaneId) -> Option<u32> {
-        self.lanes.get(&(host, lane)).copied()
+        self.lanes.get(&(host, self.shared(lane))).copied()
+    }
+
+    /// The lane whose connection it uses.
+    fn shared(&self, lane: LaneId) -> LaneId {
+        if self.per_class { lane } else { LaneId { class: 0, ..lane } }
     }
 
     pub(super) fn open(&mut self, host: u32, lane: LaneId, connection: u32) {
-        self.lanes.insert((host, lane), connection);
+        self.lanes.insert((host, self.shared(lane)), connection);
     }
 
     /// The most lanes that any host had at once.

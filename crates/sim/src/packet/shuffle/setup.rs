@@ -109,8 +109,7 @@ pub enum Order {
 pub struct Classes {
     /// How many, 1 to 8; a rank beyond goes to the last.
     pub count: u8,
-    /// Whether a flow that changes its class begins with the first window again (Courier §IV-A). Lanes of another class are other
-    /// connections, and do.
+    /// Whether a connection that changes its class begins with the first window again (Courier §IV-A).
     pub restart_window: bool,
 }
 
@@ -132,5 +131,8 @@ pub enum Carrier {
         agent: CourierConfig,
         /// Lane n from host h takes path h + n, around the end; else switches choose by hash.
         pinned: bool,
+        /// Whether a lane of another class is another connection; else the unified flow keeps the one that it has, which changes its
+        /// class (Courier §IV-A).
+        per_class: bool,
     },
 }

@@ -29,7 +29,7 @@ enum Message {
     /// A lane's source hears of a block.
     Block(u32, Request),
     /// A lane's source hears how it runs.
-    Lane { connection: u32, rate: Option<FluidRate> },
+    Lane { connection: u32, class: u8, rate: Option<FluidRate> },
 }
 
 pub(super) struct World {
@@ -65,11 +65,11 @@ impl World {
         let scheduler = Scheduler::new(&setup.order, hosts as u16, rate, &hadoop)?;
         let agents = match &setup.carrier {
             Carrier::Flows => None,
-            Carrier::Courier { limits, agent, pinned } => {
+            Carrier::Courier { limits, agent, pinned, per_class } => {
                 limits.check()?;
                 let config =
                     headwater_transport::courier::CourierConfig { classes: setup.classes.count, ..*agent };
-                Some(Agents::new(hosts, *limits, config, *pinned))
+                Some(Agents::new(hosts, *limits, config, (*pinned, *per_class)))
             }
         };
         let mut followers: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -362,7 +362,7 @@ impl World {
         match self.messages[body as usize].take().expect("a message is heard once") {
             Message::Fetch(flow) => self.begin_fetch(flow),
             Message::Block(number, block) => self.supply(number, block),
-            Message::Lane { connection, rate } => self.run_lane(connection, rate),
+            Message::Lane { connection, class, rate } => self.run_lane(connection, class, rate),
         }
     }
 
@@ -380,11 +380,9 @@ impl World {
         });
     }
 
-    fn run_lane(&mut self, number: u32, rate: Option<FluidRate>) {
+    fn run_lane(&mut self, number: u32, class: u8, rate: Option<FluidRate>) {
         let every = rate.map(|rate| self.interval(rate));
-        self.with(number, |world, connection| {
-            connection.sender.handle(world.now, Input::Command(SenderCommand::Pace { every }));
-        });
+        self.with(number, |world, connection| world.reclass(connection, class, Some(every)));
     }
 
     /// A connection goes on in this class, and at this pace if one is given.

@@ -105,7 +105,7 @@ impl World {
                 }
                 Wish::Lane { lane, rate } => {
                     let connection = self.lane(host, lane);
-                    self.post(Message::Lane { connection, rate });
+                    self.post(Message::Lane { connection, class: lane.class, rate });
                 }
                 Wish::Done(flow) => {
                     let changes = self.end_flow(flow, false);
