@@ -1,5 +1,6 @@
 //! The product tried with real processes: the demo, figures of speed, and scenarios with real daemons on an emulated network.
 
+mod agents;
 pub mod demo;
 mod engines;
 pub mod figures;

@@ -7,28 +7,28 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use headwater_agent::client::{Client, ClientError, Event, Fetch};
-use headwater_agent::client_frames::{Index, Range};
+use headwater_agent::client::{Client, Event, Fetch};
 use headwater_api::{AppError, Shutdown};
 use headwater_units::Bytes;
 use serde::Serialize;
-use serde_json::Value;
 
 use super::{BenchWatch, ratio};
+use crate::agents::{Agent, Application, connections, failed, now, write_list};
 use crate::shuffle::counted;
 use crate::subprocess::{Guard, Process, Scratch, without_settings, write_random};
 
 /// What the program has room for of each flow before it has read any of it.
 const CREDIT: u64 = 4 << 20;
-/// How long agents may take to know each other.
-const INTRODUCED_WITHIN: Duration = Duration::from_secs(10);
-/// The program waits no longer than this for the next bytes.
-const PATIENCE: Duration = Duration::from_secs(60);
-const TOKEN: &[u8] = b"the bench's own token";
-const APPLICATION: &str = "bench";
-const OUTPUT: &str = "output";
+const SOURCE: &str = "source";
+const BENCH: Application = Application {
+    name: "bench",
+    token: b"the bench's own token",
+    output: "output",
+    patience: Duration::from_secs(60),
+    introduced_within: Duration::from_secs(10),
+};
 const SEED: u64 = 1;
 const GIB: f64 = 1_073_741_824.0;
 
@@ -73,14 +73,16 @@ pub async fn run(
 ) -> Result<AgentBench, AppError> {
     let (scratch, guard) = Scratch::create_guarded("bench", options.size, false)?;
     let mut hosts = Vec::new();
-    for name in ["source", "receiver"] {
+    write_list(&list(scratch.path()), [])?;
+    for name in [SOURCE, "receiver"] {
         hosts.push(Host::start(name, scratch.path(), &guard).await?);
     }
-    introduce(&hosts, scratch.path())?;
+    write_list(&list(scratch.path()), hosts.iter().map(|host| &host.agent))?;
+    hosts.iter().for_each(|host| host.process.hang_up());
     watch.begun("agent", 1, 1);
-    let file = hosts[0].root.join(OUTPUT);
+    let file = hosts[0].root.join(BENCH.output);
     write_random(&file, options.size, SEED)?;
-    let sockets = (hosts[0].socket.clone(), hosts[1].socket.clone());
+    let sockets = (hosts[0].agent.socket.clone(), hosts[1].agent.socket.clone());
     let asked = options.clone();
     let ready = tokio::task::spawn_blocking(move || prepare(&sockets, &file, &asked));
     let (held, client) = ready.await.map_err(panicked)??;
@@ -93,7 +95,7 @@ pub async fn run(
     };
     let (spent, again) = (cpu(&hosts) - before.0, retransmitted().saturating_sub(before.1));
     drop(held);
-    let connections = connections(&hosts[1].socket)?;
+    let connections = connections(&hosts[1].agent.socket)?;
     let bytes = options.size.get() as f64;
     Ok(AgentBench {
         flows: options.flows,
@@ -110,18 +112,11 @@ fn panicked(error: tokio::task::JoinError) -> AppError {
     AppError::Failed(error.to_string())
 }
 
-fn failed(error: ClientError) -> AppError {
-    AppError::Failed(format!("an agent of the bench: {error}"))
-}
-
 /// An agent that runs.
 struct Host {
-    name: &'static str,
     process: Process,
-    socket: PathBuf,
+    agent: Agent,
     root: PathBuf,
-    address: String,
-    fingerprint: String,
 }
 
 impl Host {
@@ -129,38 +124,25 @@ impl Host {
         let (state, root) = (folder.join(name), folder.join(format!("{name}-data")));
         let failed = |error| AppError::io(format!("cannot make {}", root.display()), error);
         std::fs::create_dir_all(&root).map_err(failed)?;
-        let peers = folder.join("agents.toml");
-        std::fs::write(&peers, "").map_err(|error| AppError::io("cannot write a list of agents", error))?;
         let program =
             std::env::current_exe().map_err(|error| AppError::io("cannot find this program", error))?;
         let mut command = Command::new(program);
         without_settings(&mut command);
         command.args(["agent", "--json", "--listen", "127.0.0.1:0"]);
-        command.arg("--state").arg(&state).arg("--root").arg(&root).arg("--peers").arg(&peers);
+        command.arg("--state").arg(&state).arg("--root").arg(&root).arg("--peers").arg(list(folder));
         let log = folder.join(format!("{name}.log"));
         let mut process = Process::start(&format!("the bench's {name}"), command, log, guard)?;
         let Some(ready) = process.json().await else { return Err(process.failed("did not start")) };
-        let text = |key: &str| ready.get(key).and_then(Value::as_str).map(str::to_owned);
-        let (Some(address), Some(fingerprint), Some(socket)) =
-            (text("address"), text("fingerprint"), text("socket"))
-        else {
+        let Some(agent) = Agent::of(name, &ready) else {
             return Err(process.failed("does not say where it listens"));
         };
-        Ok(Host { name, process, socket: socket.into(), root, address, fingerprint })
+        Ok(Host { process, agent, root })
     }
 }
 
-/// Tells each agent of all of them.
-fn introduce(hosts: &[Host], folder: &Path) -> Result<(), AppError> {
-    let line = |host: &Host| {
-        let Host { name, address, fingerprint, .. } = host;
-        format!("[{name}]\naddress = \"{address}\"\nfingerprint = \"{fingerprint}\"\n")
-    };
-    let list: String = hosts.iter().map(line).collect();
-    let failed = |error| AppError::io("cannot write a list of agents", error);
-    std::fs::write(folder.join("agents.toml"), list).map_err(failed)?;
-    hosts.iter().for_each(|host| host.process.hang_up());
-    Ok(())
+/// The file by which agents know each other.
+fn list(folder: &Path) -> PathBuf {
+    folder.join("agents.toml")
 }
 
 /// Registers the output, and waits until the receiving agent can open it: both programs.
@@ -169,32 +151,10 @@ fn prepare(
     file: &Path,
     options: &AgentOptions,
 ) -> Result<(Client, Client), AppError> {
-    let mut held = Client::connect(source, APPLICATION, TOKEN).map_err(failed)?;
-    let ranges = (0..options.flows).map(|flow| {
-        let (start, end) = (part(options, flow), part(options, flow + 1));
-        Range { offset: Bytes::new(start), length: Bytes::new(end - start), info: 0 }
-    });
-    let path =
-        file.to_str().ok_or_else(|| AppError::Failed("the bench's folder has no plain name".to_owned()))?;
-    held.register(OUTPUT, path, Index::Ranges(ranges.collect())).map_err(failed)?;
-    let mut client = Client::connect(receiver, APPLICATION, TOKEN).map_err(failed)?;
-    client.patience(Some(PATIENCE)).map_err(failed)?;
-    let began = now();
-    // The agents hear of each other a moment after they were told to read their lists.
-    for attempt in 0_u64.. {
-        let flow = u64::MAX - attempt;
-        client.fetch(&wanted(options, flow, 0, 0)).map_err(failed)?;
-        match client.next().map_err(failed)? {
-            Event::Opened { .. } => {
-                client.cancel(flow).map_err(failed)?;
-                break;
-            }
-            Event::Broken { refusal, .. } if began.elapsed() > INTRODUCED_WITHIN => {
-                return Err(failed(refusal.into()));
-            }
-            _ => wait(),
-        }
-    }
+    let lengths = (0..options.flows).map(|flow| part(options, flow + 1) - part(options, flow));
+    let held = BENCH.register(source, file, lengths)?;
+    let mut client = BENCH.connect(receiver)?;
+    BENCH.find(&mut client, SOURCE)?;
     Ok((held, client))
 }
 
@@ -202,11 +162,6 @@ fn prepare(
 fn part(options: &AgentOptions, flow: u32) -> u64 {
     let whole = u128::from(options.size.get()) * u128::from(flow) / u128::from(options.flows);
     u64::try_from(whole).expect("it is at most the size")
-}
-
-fn wanted(options: &AgentOptions, flow: u64, partition: u32, credit: u64) -> Fetch<'static> {
-    let coflow = u64::from(partition % options.coflows);
-    Fetch { flow, coflow, host: "source", output: OUTPUT, first: partition, count: 1, credit }
 }
 
 struct Fetched {
@@ -218,7 +173,9 @@ struct Fetched {
 fn fetch(mut client: Client, options: &AgentOptions) -> Result<Fetched, AppError> {
     let began = now();
     for flow in 0..options.flows {
-        client.fetch(&wanted(options, u64::from(flow), flow, CREDIT)).map_err(failed)?;
+        let coflow = u64::from(flow % options.coflows);
+        let wanted = Fetch { credit: CREDIT, ..BENCH.fetch(flow.into(), coflow, SOURCE, flow) };
+        client.fetch(&wanted).map_err(failed)?;
     }
     let (mut left, mut got) = (options.flows, 0);
     let mut ended: BTreeMap<u32, f64> = BTreeMap::new();
@@ -258,28 +215,9 @@ fn cpu(hosts: &[Host]) -> f64 {
     hosts.iter().map(|host| host.process.cpu_seconds()).sum()
 }
 
-/// Connections of an agent that are up.
-fn connections(socket: &Path) -> Result<u64, AppError> {
-    let status: Value = serde_json::from_str(&Client::status(socket).map_err(failed)?)
-        .map_err(|error| AppError::Failed(error.to_string()))?;
-    let lanes = status.get("lanes").and_then(Value::as_array);
-    let is_up = |lane: &&Value| lane.get("up").and_then(Value::as_bool) == Some(true);
-    Ok(lanes.map_or(0, |lanes| lanes.iter().filter(is_up).count()) as u64)
-}
-
 /// TCP segments sent again since this namespace began.
 fn retransmitted() -> u64 {
     counted("snmp", "Tcp:", "RetransSegs")
-}
-
-#[allow(clippy::disallowed_methods, reason = "this measures the machine")]
-fn now() -> Instant {
-    Instant::now()
-}
-
-#[allow(clippy::disallowed_methods, reason = "two processes get to know each other")]
-fn wait() {
-    std::thread::sleep(Duration::from_millis(20));
 }
 
 #[cfg(test)]

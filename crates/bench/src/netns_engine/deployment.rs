@@ -90,6 +90,23 @@ impl Actor {
     pub(super) fn fails_with(&self, host: usize) -> bool {
         self.host == host && self.part != Part::Controller
     }
+
+    /// The next line that it has said, if there is one. Whoever ends before it may has failed.
+    pub(super) fn heard(&mut self) -> Result<Option<Value>, Trouble> {
+        if self.ended {
+            return Ok(None);
+        }
+        match self.process.json_now() {
+            Ok(line) => Ok(line),
+            Err(Ended) => {
+                self.ended = true;
+                match self.dismissed || self.killed {
+                    true => Ok(None),
+                    false => Err(Trouble::Failed(self.process.blame("has ended"))),
+                }
+            }
+        }
+    }
 }
 
 /// A scenario deployed: its network, its files and its processes.

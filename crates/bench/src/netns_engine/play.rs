@@ -9,12 +9,11 @@ use headwater_lab::RunContext;
 use headwater_testbed::emulate::HostFault;
 use headwater_testbed::soft_switch::{QueueSample, Sampling, Snapshot};
 use headwater_units::{Duration, Time};
-use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
 use super::Trouble;
 use super::deployment::{Actor, Deployment, Part, error_in};
-use crate::subprocess::Ended;
+use crate::subprocess::monotonic_ns;
 
 /// Queues are looked at so often for each sample, which is their mean.
 const LOOKS: u64 = 8;
@@ -238,17 +237,8 @@ impl Play {
     /// Takes in what processes have said.
     fn hear(&mut self, deployment: &mut Deployment<'_>, stage: &Stage) -> Result<(), Trouble> {
         for actor in &mut deployment.actors {
-            while !actor.ended {
-                match actor.process.json_now() {
-                    Ok(None) => break,
-                    Ok(Some(line)) => self.hear_line(actor, stage, &line)?,
-                    Err(Ended) => {
-                        actor.ended = true;
-                        if !actor.dismissed && !actor.killed {
-                            return Err(Trouble::Failed(actor.process.blame("has ended")));
-                        }
-                    }
-                }
+            while let Some(line) = actor.heard()? {
+                self.hear_line(actor, stage, &line)?;
             }
         }
         Ok(())
@@ -297,10 +287,4 @@ impl Play {
 #[allow(clippy::disallowed_methods, reason = "what happens in real time is waited for")]
 pub(super) fn rest() {
     std::thread::sleep(POLL_INTERVAL);
-}
-
-/// The clock that all processes of a machine share.
-fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -19,8 +19,8 @@ use serde_json::Value;
 use super::Trouble;
 use super::deployment::{CONTROLLER_PORT, Deployment, Part, SOURCE_PORT, error_in};
 use super::play::{LONGEST, Played, rest};
+use crate::agents::{Agent, write_list};
 use crate::shuffle::{Plan, PlannedCoflow, PlannedFlow, Via};
-use crate::subprocess::Ended;
 
 /// A flow between two hosts.
 struct Flow {
@@ -94,12 +94,15 @@ impl Deployment<'_> {
         for host in 0..hosts {
             self.use_ecn(host)?;
         }
-        let sockets = match shuffle.courier {
+        let agents = match shuffle.courier {
             true => self.start_agents(shuffle, hosts, context)?,
-            false => self.start_servers(shuffle, hosts, context)?,
+            false => {
+                self.start_servers(shuffle, hosts, context)?;
+                Vec::new()
+            }
         };
         for host in 0..hosts {
-            let plan = self.plan(shuffle, &flows, host, hosts, sockets.get(host));
+            let plan = self.plan(shuffle, &flows, host, &agents);
             let file = self.folder().join(format!("plan-{host}.json"));
             let text = serde_json::to_string(&plan).map_err(|error| Trouble::Failed(error.to_string()))?;
             std::fs::write(&file, text)
@@ -124,24 +127,23 @@ impl Deployment<'_> {
         shuffle: &ShuffleStage<'_>,
         hosts: usize,
         context: &RunContext,
-    ) -> Result<Vec<Value>, Trouble> {
+    ) -> Result<(), Trouble> {
         for host in 0..hosts {
             let mut arguments: Vec<String> = ["debug", "shuffle", "serve"].map(str::to_owned).into();
             arguments.push(format!("--listen={}:{SOURCE_PORT}", self.net.ipv4(host)));
             arguments.extend(shuffle.text.congestion.iter().map(|name| format!("--congestion={name}")));
             self.enter(Part::ShuffleServe, host, format!("outputs-{host}"), arguments)?;
         }
-        self.wait_for(context, "listening", |part| part == Part::ShuffleServe)?;
-        Ok(Vec::new())
+        self.wait_for(context, "listening", |part| part == Part::ShuffleServe).map(drop)
     }
 
-    /// Starts agents that know each other; what each has said of itself.
+    /// Starts agents that know each other.
     fn start_agents(
         &mut self,
         shuffle: &ShuffleStage<'_>,
         hosts: usize,
         context: &RunContext,
-    ) -> Result<Vec<Value>, Trouble> {
+    ) -> Result<Vec<Agent>, Trouble> {
         let order = match shuffle.order {
             ShuffleOrder::Aalo => Some("aalo"),
             ShuffleOrder::Sincronia => Some("sincronia"),
@@ -158,11 +160,7 @@ impl Deployment<'_> {
             self.wait_for(context, "address", |part| part == Part::Controller)?;
         }
         let peers = self.folder().join("agents.toml");
-        let write = |text: String| {
-            let written = std::fs::write(&peers, text);
-            written.map_err(|error| Trouble::Failed(format!("cannot write {}: {error}", peers.display())))
-        };
-        write(String::new())?;
+        write_list(&peers, [])?;
         for host in 0..hosts {
             let root = self.held(host);
             std::fs::create_dir_all(&root)
@@ -178,16 +176,17 @@ impl Deployment<'_> {
             self.enter(Part::Agent, host, format!("agent-{host}"), arguments)?;
         }
         let said = self.wait_for(context, "address", |part| part == Part::Agent)?;
-        let line = |(host, said): (usize, &Value)| {
-            let (address, fingerprint) = (&said["address"], &said["fingerprint"]);
-            format!("[{}]\naddress = {address}\nfingerprint = {fingerprint}\n", name(host))
+        let agent = |(host, said): (usize, &Value)| {
+            Agent::of(&name(host), said)
+                .ok_or_else(|| Trouble::Failed(format!("the agent of host {host} does not say where it is")))
         };
-        write(said.iter().enumerate().map(line).collect())?;
+        let agents: Vec<Agent> = said.iter().enumerate().map(agent).collect::<Result<_, _>>()?;
+        write_list(&peers, &agents)?;
         self.actors
             .iter()
             .filter(|actor| actor.part == Part::Agent)
             .for_each(|actor| actor.process.hang_up());
-        Ok(said)
+        Ok(agents)
     }
 
     /// Where a host's outputs are.
@@ -200,21 +199,20 @@ impl Deployment<'_> {
         shuffle: &ShuffleStage<'_>,
         flows: &[Flow],
         host: usize,
-        hosts: usize,
-        agent: Option<&Value>,
+        agents: &[Agent],
     ) -> Plan {
-        let via = match agent {
+        let via = match agents.get(host) {
             None => Via::Tcp { congestion: shuffle.text.congestion.clone() },
-            Some(said) => Via::Agent {
-                socket: said["socket"].as_str().unwrap_or_default().into(),
+            Some(agent) => Via::Agent {
+                socket: agent.socket.clone(),
                 file: self.held(host).join("outputs"),
                 partitions: flows.iter().filter(|it| it.from == host).map(|it| it.bytes).collect(),
-                others: (0..hosts).filter(|other| *other != host).map(name).collect(),
+                others: (0..agents.len()).filter(|other| *other != host).map(name).collect(),
             },
         };
-        let from = |flow: &Flow| match agent {
-            None => format!("{}:{SOURCE_PORT}", self.net.ipv4(flow.from)),
-            Some(_) => name(flow.from),
+        let from = |flow: &Flow| match agents.is_empty() {
+            true => format!("{}:{SOURCE_PORT}", self.net.ipv4(flow.from)),
+            false => name(flow.from),
         };
         let coflows = shuffle.jobs.iter().enumerate().map(|(job, plan)| {
             let its = flows.iter().filter(|flow| flow.job == job && flow.to == host);
@@ -268,34 +266,27 @@ pub(super) fn play(
     let mut played = Played::nothing(begin.monotonic_ns, first);
     let until = stage.until.unwrap_or(Time::ZERO + LONGEST);
     while left > 0 {
-        for actor in deployment.actors.iter_mut().filter(|actor| !actor.ended) {
-            let line = match actor.process.json_now() {
-                Ok(Some(line)) => line,
-                Ok(None) => continue,
-                Err(Ended) if actor.dismissed => {
-                    actor.ended = true;
-                    continue;
+        for actor in &mut deployment.actors {
+            while let Some(line) = actor.heard()? {
+                if let Some(message) = error_in(&line) {
+                    return Err(Trouble::Failed(actor.process.blame(&format!("failed: {message}"))));
                 }
-                Err(Ended) => return Err(Trouble::Failed(actor.process.blame("has ended"))),
-            };
-            if let Some(message) = error_in(&line) {
-                return Err(Trouble::Failed(actor.process.blame(&format!("failed: {message}"))));
-            }
-            let number = |key: &str| line[key].as_u64().unwrap_or(0);
-            match line["type"].as_str() {
-                Some("ended") => {
-                    let at = Time::from_nanos(number("at_ns").saturating_sub(begin.monotonic_ns));
-                    let job = &mut jobs[number("coflow") as usize];
-                    job.finished = job.finished.max(Some(at));
-                    played.ended = played.ended.max(at);
-                }
-                Some("done") => {
-                    for (sum, key) in counts.iter_mut().zip(["connections", "resent", "timeouts"]) {
-                        *sum += number(key);
+                let number = |key: &str| line[key].as_u64().unwrap_or(0);
+                match line["type"].as_str() {
+                    Some("ended") => {
+                        let at = Time::from_nanos(number("at_ns").saturating_sub(begin.monotonic_ns));
+                        let job = &mut jobs[number("coflow") as usize];
+                        job.finished = job.finished.max(Some(at));
+                        played.ended = played.ended.max(at);
                     }
-                    (actor.dismissed, left) = (true, left - 1);
+                    Some("done") => {
+                        for (sum, key) in counts.iter_mut().zip(["connections", "resent", "timeouts"]) {
+                            *sum += number(key);
+                        }
+                        (actor.dismissed, left) = (true, left - 1);
+                    }
+                    _ => {}
                 }
-                _ => {}
             }
         }
         let ended = jobs.iter().filter(|job| job.finished.is_some()).count();

@@ -12,10 +12,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use headwater_api::AppError;
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 pub use by_tcp::serve;
+
+use crate::subprocess::monotonic_ns;
 
 /// What a host fetches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -147,9 +148,4 @@ pub(crate) fn counted(file: &str, group: &str, name: &str) -> u64 {
     let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return 0 };
     let mut pairs = names.split_whitespace().zip(values.split_whitespace());
     pairs.find(|(it, _)| *it == name).and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
-}
-
-fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
