@@ -191,7 +191,10 @@ fn the_smaller_of_two_goes_first() {
         return;
     }
     assert!(small < big, "{small} and {big}");
-    assert!(!cluster.kept_time() || wait.is_said(true), "the larger one has waited for the smaller one, and said so: {wait:?}");
+    assert!(
+        !cluster.kept_time() || wait.is_said(true),
+        "the larger one has waited for the smaller one, and said so: {wait:?}"
+    );
 }
 
 /// Two casts whose sizes are as 2 : 1. The first one has all the time there is, the second one must be there in the time that it takes

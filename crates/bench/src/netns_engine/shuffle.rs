@@ -194,13 +194,7 @@ impl Deployment<'_> {
         self.folder().join(format!("outputs-{host}"))
     }
 
-    fn plan(
-        &self,
-        shuffle: &ShuffleStage<'_>,
-        flows: &[Flow],
-        host: usize,
-        agents: &[Agent],
-    ) -> Plan {
+    fn plan(&self, shuffle: &ShuffleStage<'_>, flows: &[Flow], host: usize, agents: &[Agent]) -> Plan {
         let via = match agents.get(host) {
             None => Via::Tcp { congestion: shuffle.text.congestion.clone() },
             Some(agent) => Via::Agent {

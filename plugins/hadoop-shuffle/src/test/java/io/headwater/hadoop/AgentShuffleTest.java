@@ -19,6 +19,7 @@ import org.apache.hadoop.mapreduce.Job;
 import org.apache.hadoop.mapreduce.TaskCompletionEvent;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -140,6 +141,7 @@ class AgentShuffleTest {
   }
 
   @Test
+  @Tag("quick")
   void aSortOf200MegabytesGivesTheSameByOneConnectionEachWay() throws Exception {
     Running stock = submit(cluster.stock(), "200 MB, stock", MAPS, REDUCERS, MANY);
     List<String> right = stock.result();
@@ -228,6 +230,7 @@ class AgentShuffleTest {
 
   /** One agent is the local one of half of the reducers, and the peer of the others. */
   @Test
+  @Tag("quick")
   void anAgentThatDiesInTheMiddleCostsNoJob() throws Exception {
     List<String> right = expected();
     Configuration conf = cluster.agents();

@@ -3,8 +3,10 @@ package io.headwater.spark;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
 
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
+@Tag("quick")
 class BlockNameTest {
   @Test
   void blocks_and_batches_of_them_are_partitions_of_an_output() {

@@ -13,10 +13,12 @@ import org.apache.spark.rpc.RpcAddress;
 import org.apache.spark.rpc.RpcCallContext;
 import org.apache.spark.rpc.RpcEndpointRef;
 import org.apache.spark.rpc.RpcTimeout;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import scala.concurrent.Future;
 import scala.reflect.ClassTag;
 
+@Tag("quick")
 class DriverEndpointTest {
   /** Where an executor hears from the driver; keeps what it hears. */
   private static final class Executor extends RpcEndpointRef {

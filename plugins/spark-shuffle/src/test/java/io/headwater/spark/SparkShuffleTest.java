@@ -14,6 +14,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestInfo;
 import org.junit.jupiter.api.io.TempDir;
@@ -75,6 +76,7 @@ class SparkShuffleTest {
   }
 
   @Test
+  @Tag("quick")
   void results_are_the_stock_ones_all_remote_bytes_come_through_the_agents_and_a_killed_executor_costs_no_rerun() throws Exception {
     try (Application app = start(Map.of("spark.serializer", "org.apache.spark.serializer.KryoSerializer"))) {
       long begin = System.nanoTime();
@@ -119,6 +121,7 @@ class SparkShuffleTest {
   }
 
   @Test
+  @Tag("quick")
   void no_stage_is_rerun_when_an_executor_ends_and_deletes_its_files() throws Exception {
     try (Application app = start(Map.of())) {
       JavaPairRDD<Long, String> records = Jobs.sorted(app.context);
@@ -144,6 +147,7 @@ class SparkShuffleTest {
   }
 
   @Test
+  @Tag("quick")
   void the_map_stage_is_rerun_when_an_executor_and_its_agent_are_killed() throws Exception {
     try (Application app = start(Map.of())) {
       JavaPairRDD<Long, String> records = Jobs.sorted(app.context);
