@@ -4,7 +4,7 @@ import java.nio.ByteBuffer;
 
 /**
  * Hears of one flow. All is called by the connection's only thread, so nothing here may wait: a listener that waits holds up all
- * flows. What it throws ends its own flow and no other.
+ * flows. Only whoever closes the connection says {@code broken} itself. What a listener throws ends its own flow and no other.
  *
  * <p>In order: {@code opened}, {@code data} any number of times, then {@code end}; or {@code broken} at any time instead. After
  * {@link Flow#cancel} nothing more is said, but for what is under way.
