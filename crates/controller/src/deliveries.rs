@@ -48,7 +48,7 @@ struct Agenda {
     plan: bool,
 }
 
-/// Requests whose receivers have said that they are through: in order, and by key.
+/// Requests whose receivers have said that they are through, or were told to be: in order, and by key.
 #[derive(Default)]
 struct Finished {
     order: VecDeque<(NodeId, u64)>,
@@ -84,9 +84,14 @@ impl Deliveries {
         &self.tasks
     }
 
-    /// Whether a receiver has said that it is through with this request.
+    /// Whether a receiver has said that it is through with this request, or was told to be.
     pub(crate) fn has_finished(&self, receiver: NodeId, request: u64) -> bool {
         self.finished.requests.contains(&(receiver, request))
+    }
+
+    /// A receiver is through with this request, or was told to be: a late copy of it begins no task.
+    pub(crate) fn finish_request(&mut self, config: &ControllerConfig, receiver: NodeId, request: u64) {
+        self.finished.note((receiver, request), config.max_finished);
     }
 
     // ---- what is to be looked after

@@ -49,8 +49,8 @@ use std::collections::VecDeque;
 use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_units::{NodeId, ObjectId, PathId, Time};
 use headwater_wire::{
-    Body, Cast, Claim, ClaimRule, Control, Datagram, Naming, NodeInfo, Request, Spoiled, ToController,
-    ToNode, Urgency,
+    Body, Cast, Claim, ClaimRule, Control, Datagram, Naming, NodeInfo, Refusal, Request, Spoiled,
+    ToController, ToNode, ToReceiver, Urgency,
 };
 
 pub use self::coflows::CoflowView;
@@ -381,7 +381,9 @@ impl Controller {
         }
         if deliveries.has_finished(receiver, number) {
             turn.stats.requests_late += 1;
-            return;
+            // Mostly nobody waits for this. But whoever was to stop may not have heard it.
+            let reason = Refusal::UnknownObject;
+            return turn.answer(path, ToReceiver::Refused { request: number, reason });
         }
         if casts.has_invited(receiver, number) {
             let (casts, below) = &mut self.casts(now);

@@ -70,9 +70,18 @@ fn symbol(flow: FlowId, number: u64, block: u32, esi: u32) -> Input<ToFetch> {
     datagram(flow, Body::Symbol(header))
 }
 
-/// Everything that it has to say now, each with whose it is, and when it wants to be woken. Answers what a driver answers at
-/// once.
+/// Everything that its fetches have to say now, each with whose it is, and when it wants to be woken. Answers what a driver answers
+/// at once.
 fn drain(host: &mut Receivers, now: Time) -> (Vec<(FetchId, Output<FromFetch>)>, Option<Time>) {
+    drain_all(host, now, &mut Vec::new())
+}
+
+/// The same; what is of no fetch goes elsewhere.
+fn drain_all(
+    host: &mut Receivers,
+    now: Time,
+    of_none: &mut Vec<Output<FromFetch>>,
+) -> (Vec<(FetchId, Output<FromFetch>)>, Option<Time>) {
     let mut said = Vec::new();
     loop {
         match host.poll(now) {
@@ -81,7 +90,10 @@ fn drain(host: &mut Receivers, now: Time) -> (Vec<(FetchId, Output<FromFetch>)>,
                 return (said, wake);
             }
             output => {
-                let speaker = host.speaker().expect("it has just spoken");
+                let Some(speaker) = host.speaker() else {
+                    of_none.push(output);
+                    continue;
+                };
                 if let Output::Event(FromFetch(fetch, event)) = &output {
                     assert_eq!(*fetch, speaker);
                     answer(host, now, *fetch, event);
@@ -179,6 +191,23 @@ fn an_ended_fetch_is_forgotten_and_its_number_free() {
     let (said, _) = drain(&mut host, at(40));
     let asks = |o: &&Output<FromFetch>| matches!(o, Output::Transmit(packet) if matches!(packet.datagram.body, Body::Control(_)));
     assert_eq!(of(&said, 1).iter().filter(|o| asks(o)).count(), 1);
+}
+
+/// A controller that was asked twice, or answers late, is told at once that nobody here wants the task.
+#[test]
+fn a_task_that_is_granted_to_a_fetch_that_is_over_is_declined() {
+    let mut host = host();
+    host.handle(at(0), fetch(1, SpreadRule::Listed));
+    drain(&mut host, at(0));
+    host.handle(at(1), command(1, ReceiverCommand::Cancel));
+    drain(&mut host, at(1));
+    assert_eq!(host.fetches().count(), 0);
+    host.handle(at(2), accepted(1, 0, 1));
+    let mut said = Vec::new();
+    assert_eq!(drain_all(&mut host, at(2), &mut said), (vec![], None));
+    let fin = ToController::Fin { task: TaskId(1001), outcome: Outcome::Cancelled };
+    assert_eq!(said, [Output::Transmit(Packet::control(CONTROLLER, fin))]);
+    assert_eq!(host.strays(), 1);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! minute to the next, so figures of different runs say little about each other.
 
 pub mod agent;
+pub mod carriers;
 pub mod codec;
 pub mod delivery;
 pub mod memory;

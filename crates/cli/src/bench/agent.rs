@@ -3,6 +3,7 @@
 use clap::Args;
 use headwater_api::Shutdown;
 use headwater_bench::figures::agent::{self, AgentBench, AgentOptions};
+use headwater_bench::figures::carriers::{self, Carried};
 use headwater_units::Bytes;
 
 use super::Watching;
@@ -15,11 +16,13 @@ use crate::usage::UsageError;
 #[command(after_help = "Examples:
   headwater bench agent
   headwater bench agent --flows 400 --coflows 10 --json
+  headwater bench agent --carriers
 
 Two agents on loopback, each a process, and a program that fetches all flows at once by its agent: files from memory, TLS between the agents.
 
 With --json, one object: flows, connections, gbit_per_s, cpu_s_per_gib (of both agents), peak_rss_bytes (of the receiving one), drops (TCP
-segments sent again), mean_cct_s (from the first request to the end of a coflow).")]
+segments sent again), mean_cct_s (from the first request to the end of a coflow). With --carriers, carriers as well: of each its carrier (tls, quic), gbit_per_s and cpu_s_per_gib,
+the median of three, both ends in one process.")]
 pub(crate) struct AgentArgs {
     /// Bytes of all flows together
     #[arg(long, default_value = "1GiB")]
@@ -30,6 +33,18 @@ pub(crate) struct AgentArgs {
     /// Coflows that these belong to, in turn
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4000))]
     coflows: u32,
+    /// Measure also what could carry flows, without agents: TLS over TCP as agents have it, and QUIC
+    #[arg(long)]
+    carriers: bool,
+}
+
+/// What was measured.
+#[derive(serde::Serialize)]
+struct Measured {
+    #[serde(flatten)]
+    agents: AgentBench,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    carriers: Vec<Carried>,
 }
 
 /// Runs it.
@@ -38,9 +53,31 @@ pub(super) async fn act(args: &AgentArgs, terminal: &Terminal, shutdown: &Shutdo
         return Err(UsageError::Options("--size: less than a byte for each flow".to_owned()).into());
     }
     let options = AgentOptions { size: args.size, flows: args.flows, coflows: args.coflows.min(args.flows) };
-    let result = agent::run(&options, shutdown, &mut Watching::new(terminal)).await?;
-    terminal.result(&result, || table(&result))?;
+    let mut watching = Watching::new(terminal);
+    let agents = agent::run(&options, shutdown, &mut watching).await?;
+    let carriers = match args.carriers {
+        true => carriers::run(args.size, shutdown, &mut watching).await?,
+        false => Vec::new(),
+    };
+    drop(watching);
+    let measured = Measured { agents, carriers };
+    terminal.result(&measured, || {
+        let carriers = (!measured.carriers.is_empty()).then(|| carriers_table(&measured.carriers));
+        [Some(table(&measured.agents)), carriers].into_iter().flatten().collect::<Vec<_>>().join("\n")
+    })?;
     Ok(())
+}
+
+fn carriers_table(carriers: &[Carried]) -> String {
+    let mut table = Table::new(&["CARRIER", " GBIT/S", " CPU S/GIB"]);
+    for it in carriers {
+        table.row([
+            it.carrier.to_owned(),
+            format!("{:.2}", it.gbit_per_s),
+            format!("{:.2}", it.cpu_s_per_gib),
+        ]);
+    }
+    table.render("")
 }
 
 fn table(result: &AgentBench) -> String {

@@ -46,6 +46,7 @@ impl Cast {
             FetchEnd::Failed(reason) => MemberStanding::Failed(reason),
         };
         below.deliveries.leave_place(self.object, node);
+        below.deliveries.finish_request(below.turn.config, node, fetched.request);
         self.end(below.turn.now, node, standing);
     }
 
@@ -68,6 +69,7 @@ impl Cast {
         self.end(below.turn.now, node, standing);
         below.deliveries.leave_place(self.object, node);
         below.turn.tell(node, ToNode::StopFetch { request });
+        below.deliveries.finish_request(below.turn.config, node, request);
         if let Some(task) = task {
             below.deliveries.end_task(&mut below.turn, below.catalog, task, Outcome::Cancelled);
         }

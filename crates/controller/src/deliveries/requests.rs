@@ -279,10 +279,10 @@ impl Deliveries {
             return turn.answer(path, ToReceiver::FinAck { task: id });
         }
         let Some(task) = self.hear(turn, catalog, path, id) else { return };
-        let request = (task.facts.receiver, task.facts.request);
+        let (receiver, request) = (task.facts.receiver, task.facts.request);
         turn.answer(path, ToReceiver::FinAck { task: id });
         self.end_task(turn, catalog, id, outcome);
-        self.finished.note(request, turn.config.max_finished);
+        self.finish_request(turn.config, receiver, request);
     }
 
     /// Nobody is behind a path any more that this node spoke by.

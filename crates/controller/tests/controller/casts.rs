@@ -554,6 +554,30 @@ fn only_whoever_asked_can_stop_it_and_then_all_is_stopped() {
     assert!(stops.len() >= 3 && stops.contains(&group.flow), "{stops:?}");
 }
 
+/// A receiver had asked, or had not yet, when the cast was stopped: what comes of that later begins nothing.
+#[test]
+fn a_request_that_comes_when_its_cast_is_over_begins_no_task() {
+    let mut bench = keepers([2, 3]);
+    bench.cast();
+    let invitations = [2, 3].map(|n| (n, bench.invited(n).expect("it is invited")));
+    let ask = |bench: &mut Bench, n: u8| {
+        let (_, invitation) = invitations.iter().find(|it| it.0 == n).unwrap();
+        bench.say(n, ToController::Request(request(n, invitation.request, &invitation.name)));
+    };
+    ask(&mut bench, 2);
+    bench.say_at(ASKER, Control::Controller(ToController::StopCast { cast: 1 }));
+    bench.pass(ms(500));
+    assert!(bench.news().is_some_and(|news| news.over));
+    for n in [2, 3] {
+        bench.heard(n);
+        ask(&mut bench, n);
+        let heard = bench.heard(n);
+        let refused = |it: &Control| matches!(it, Control::Receiver(ToReceiver::Refused { .. }));
+        assert!(heard.iter().any(refused), "{heard:?}");
+    }
+    assert_eq!((bench.controller.running_tasks(), bench.controller.stats().requests_late), (0, 2));
+}
+
 #[test]
 fn who_comes_back_is_told_anew_and_who_stays_away_is_given_up() {
     let mut bench = keepers([2, 3, 4]);

@@ -3,12 +3,15 @@
 //! A packet of a flow goes to the fetch that the flow was granted to, and a message of a controller to the fetch that it names. A
 //! fetch gets its turn when something has come for it, or when its timer is due, and keeps it until it has to wait. So a poll never
 //! looks at fetches that have nothing to do.
+//!
+//! A task that is granted to a fetch that is over is declined: the fetch was cancelled before its request was answered, or another
+//! copy of the request was. Its controller and sources would wait for it long.
 
 use std::collections::VecDeque;
 
 use headwater_machine::{Endpoint, Input, Output, Packet, SortedMap, Timers};
-use headwater_units::{Duration, FetchId, FlowId, PathId, Time};
-use headwater_wire::{Body, Control, ToReceiver};
+use headwater_units::{Duration, FetchId, FlowId, PathId, TaskId, Time};
+use headwater_wire::{Body, Control, Outcome, ToController, ToReceiver};
 use serde::{Deserialize, Serialize};
 
 use super::fetch::Fetch;
@@ -47,8 +50,13 @@ pub struct Receivers {
     pulls: PullQueue<Ask>,
     /// The fetch whose output the last poll returned.
     speaker: Option<FetchId>,
+    /// Tasks that nobody here wants, to be declined by these paths.
+    declined: VecDeque<(PathId, TaskId)>,
     strays: u64,
 }
+
+/// No more tasks than this wait to be declined: whoever grants more at once is answered in part.
+const MOST_DECLINED: usize = 64;
 
 /// One fetch.
 #[derive(Debug)]
@@ -73,6 +81,7 @@ impl Receivers {
             timers: Timers::default(),
             pulls: PullQueue::new(config.pull),
             speaker: None,
+            declined: VecDeque::new(),
             strays: 0,
         }
     }
@@ -92,7 +101,8 @@ impl Receivers {
         self.fetches.iter().map(|(&fetch, _)| fetch)
     }
 
-    /// The fetch whose output the last poll returned, for drivers that give each fetch an address of its own.
+    /// The fetch whose output the last poll returned, for drivers that give each fetch an address of its own; `None` if it was of no
+    /// fetch.
     pub fn speaker(&self) -> Option<FetchId> {
         self.speaker
     }
@@ -159,6 +169,11 @@ impl Receivers {
             self.seats.iter_mut().zip(0u32..).filter_map(|(seat, place)| Some((seat.as_mut()?, place)));
         let Some((seat, place)) = seats.find(|(seat, _)| seat.fetch.is_concerned(path, &control)) else {
             self.strays += 1;
+            if let ToReceiver::Accepted { task, .. } = control
+                && self.declined.len() < MOST_DECLINED
+            {
+                self.declined.push_back((path, task));
+            }
             return;
         };
         seat.fetch.on_control(now, control, &mut self.pulls);
@@ -210,6 +225,11 @@ impl Receivers {
             let Some(place) = self.turn else {
                 if self.next_turn(now) {
                     continue;
+                }
+                if let Some((path, task)) = self.declined.pop_front() {
+                    self.speaker = None;
+                    let fin = ToController::Fin { task, outcome: Outcome::Cancelled };
+                    return Output::Transmit(Packet::control(path, fin));
                 }
                 if let Some(pull) = self.pull(now) {
                     return Output::Transmit(pull);

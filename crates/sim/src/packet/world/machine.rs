@@ -86,8 +86,7 @@ impl Machine {
             Machine::Receivers(receivers) => loop {
                 match receivers.poll(now) {
                     Output::Transmit(packet) => {
-                        let speaker = receivers.speaker().expect("it has just spoken");
-                        send(Some(speaker), packet);
+                        send(receivers.speaker(), packet);
                     }
                     Output::Event(FromFetch(fetch, event)) => {
                         return Err(MachineEvent::Receiver(fetch, event));
