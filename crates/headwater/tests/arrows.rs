@@ -75,6 +75,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "switch",
             "fabric",
             "codec",
+            "control",
             "udp",
             "wire",
             "units",
