@@ -34,8 +34,11 @@ class OrderTest {
   /** Aalo's first queue. */
   private static final long FIRST_QUEUE = 10 << 20;
 
-  /** What the old job has left when the young one begins; that has three times as much. */
-  private static final long OLD_LEFT = 3_000_000;
+  /**
+   * What the old job has left when the young one begins, which has a third more. A reducer asks a host for its outputs one by one, so
+   * that who is ranked first leaves gaps to the other.
+   */
+  private static final long OLD_LEFT = 6_000_000;
 
   private static final int OLD_RECORDS = 40_000;
   private static final int YOUNG_RECORDS = 22_500;
@@ -150,9 +153,11 @@ class OrderTest {
     Map<String, String> names = new LinkedHashMap<>(Map.of(oldId, "old", youngId, "young"));
     List<String> shuffles = new ArrayList<>();
     boolean youngWasFirst = false;
+    long oldLeft = before.left;
     while (!names.isEmpty()) {
       Map<String, Coflow> now = coflows(cluster);
       names.entrySet().removeIf(job -> !now.containsKey(job.getKey()) && shuffles.add(job.getValue()));
+      oldLeft = shuffles.isEmpty() && now.containsKey(oldId) ? now.get(oldId).left : oldLeft;
       if (now.containsKey(youngId) && now.containsKey(oldId)) {
         long rank = now.get(youngId).rank;
         youngWasFirst |= rank >= 0 && rank < now.get(oldId).rank;
@@ -169,7 +174,9 @@ class OrderTest {
       }
       Thread.sleep(20);
     }
-    System.out.printf("when the young job began the old one had %s; everything fetched: %s, ended: %s%n", before, shuffles, jobs);
+    System.out.printf(
+        "when the young job began the old one had %s, when the first of the two was done %d left; everything fetched: %s, ended: %s%n",
+        before, oldLeft, shuffles, jobs);
     return new Ends(shuffles, jobs, youngWasFirst);
   }
 
