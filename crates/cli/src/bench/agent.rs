@@ -33,7 +33,7 @@ pub(crate) struct AgentArgs {
     /// Coflows that these belong to, in turn
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4000))]
     coflows: u32,
-    /// Measure also what could carry flows, without agents: TLS over TCP as agents have it, and QUIC
+    /// Measure also what could carry flows, without agents: TLS 1.3 over TCP, and QUIC
     #[arg(long)]
     carriers: bool,
 }
