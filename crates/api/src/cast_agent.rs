@@ -99,7 +99,7 @@ async fn follow(keeper: &Arc<Keeper>, host: Host, invitation: Invitation) -> Fet
     if matches!(blocking(move || known.has(object)).await, Ok(true)) {
         return nothing(FetchEnd::Had, files_of(keeper, object).await);
     }
-    let _membership = group.and_then(|group| Membership::begin(host, group));
+    let membership = group.and_then(|group| Membership::begin(host, group));
     let wanted = Wanted {
         what: name,
         hash: Some(object),
@@ -110,7 +110,13 @@ async fn follow(keeper: &Arc<Keeper>, host: Host, invitation: Invitation) -> Fet
         max_sources: None,
     };
     match keeper.fetch(&wanted, Some(request), &mut Unwatched).await {
-        Ok(got) => {
+        Ok(mut kept) => {
+            let got = std::mem::take(&mut kept.result);
+            // Who invited hears at once. Only the group is left no sooner than its source knows.
+            tokio::spawn(async move {
+                kept.left().await;
+                drop(membership);
+            });
             let end = if was_here(&got) { FetchEnd::Had } else { FetchEnd::Kept };
             let all: u64 = got.sources.iter().map(|source| source.bytes).sum();
             let by_group = Bytes::new(got.group_bytes);

@@ -10,6 +10,7 @@ use headwater_transport::push::receiver::ReceiverConfig;
 use headwater_units::{ObjectId, PathId};
 use headwater_wire::Delivery;
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 
 use super::desk::{self, Daemon, Reply, Wanted};
 use super::drain::Draining;
@@ -37,6 +38,22 @@ const BLOCKS_IN_FLIGHT: usize = 32;
 /// The same of a cast: a receiver that was left behind can keep what goes on to come by the group as long as it is no further ahead,
 /// and need not ask for it again.
 const BLOCKS_OF_A_CAST: usize = 128;
+
+/// What came of a fetch into the store.
+pub(super) struct Kept {
+    pub(super) result: GetResult,
+    /// As [`Fetched::goodbye`]; `None` where nobody was asked.
+    goodbye: Option<JoinHandle<()>>,
+}
+
+impl Kept {
+    /// Waits until those who sent know that the transfer is over, or do not answer. The object is here without that.
+    pub(super) async fn left(&mut self) {
+        if let Some(goodbye) = self.goodbye.take() {
+            let _ = goodbye.await;
+        }
+    }
+}
 
 /// `headwater get --keep`, as the command runs it.
 pub(super) async fn get(
@@ -66,8 +83,12 @@ pub(super) async fn get(
     let store = Arc::new(own::open_store(&state.join("store"), StoreOptions::default())?);
     let (host, path) = within(options, started, connect(options, watch)).await?;
     let job = Job::new(options, &host, path, shutdown, started);
-    let result = within(options, started, job.keep(&store, false, watch)).await;
-    job.over(result).await
+    let mut kept = within(options, started, job.keep(&store, false, watch)).await;
+    if let Ok(kept) = &mut kept {
+        // This process ends with its transfer: those who sent hear so first.
+        kept.left().await;
+    }
+    job.over(kept.map(|kept| kept.result)).await
 }
 
 /// Into the store one after the other: the daemon has the link and takes care that they do not get into each other's way.
@@ -181,7 +202,7 @@ impl Keeper {
         wanted: &Wanted,
         request: Option<u64>,
         watch: &mut dyn Watch,
-    ) -> Result<GetResult, AppError> {
+    ) -> Result<Kept, AppError> {
         #[allow(clippy::disallowed_methods)] // The result says how long it took.
         let started = Instant::now();
         let lock = self.lock_of(&wanted.what);
@@ -219,9 +240,9 @@ impl Keeper {
         tracing::info!(wanted = wanted.what, "fetch begun");
         let outcome = job.keep(&self.store, true, watch).await;
         attempt.end(&outcome);
-        ongoing.end(&outcome, |got| (got.object.clone(), got.bytes));
+        ongoing.end(&outcome, |got| (got.result.object.clone(), got.result.bytes));
         match &outcome {
-            Ok(got) => {
+            Ok(Kept { result: got, .. }) => {
                 let GetResult { object, bytes, seconds, resumed_bytes, .. } = got;
                 self.host.ops().keep(bytes.saturating_sub(*resumed_bytes));
                 let (sources, mbit_per_s) = (got.sources.len(), rounded(got.mb_per_s * 8.0));
@@ -247,16 +268,11 @@ impl Keeper {
 
 impl Job<'_> {
     /// Fetches an object, or a folder's objects, into the store, and offers what is kept if asked to.
-    async fn keep(
-        &self,
-        store: &Arc<Store>,
-        offer: bool,
-        watch: &mut dyn Watch,
-    ) -> Result<GetResult, AppError> {
+    async fn keep(&self, store: &Arc<Store>, offer: bool, watch: &mut dyn Watch) -> Result<Kept, AppError> {
         let start_ns = monotonic_nanos();
         let mut rotten = None;
         match self.is_here(store).await? {
-            InStore::Sound(result) => return Ok(*result),
+            InStore::Sound(result) => return Ok(Kept { result: *result, goodbye: None }),
             InStore::Not => {}
             InStore::Rotten(object) => {
                 watch.note(&format!(
@@ -290,7 +306,7 @@ impl Job<'_> {
         offer: bool,
         start_ns: u64,
         watch: &mut dyn Watch,
-    ) -> Result<GetResult, AppError> {
+    ) -> Result<Kept, AppError> {
         let options = self.options;
         // Files of a folder are only parts until its manifest is here.
         let gathering = store.gather(true);
@@ -330,8 +346,7 @@ impl Job<'_> {
         result.name = name;
         result.output = Some(store.folder().display().to_string());
         (result.start_ns, result.received_ns, result.finish_ns) = (start_ns, sum.received_ns, finish_ns);
-        let _ = fetched.goodbye.await;
-        Ok(result)
+        Ok(Kept { result, goodbye: Some(fetched.goodbye) })
     }
 
     /// Whether the object is in the store, with every byte of it and of a folder's files; what is to be fetched all the same is not.

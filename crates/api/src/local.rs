@@ -161,7 +161,7 @@ async fn attend_get(
     let mut ignored = [0; 64];
     loop {
         tokio::select! {
-            result = &mut fetching => return Some(result),
+            kept = &mut fetching => return Some(kept.map(|kept| kept.result)),
             Some(reply) = heard.recv() => say(write, &reply).await.ok()?,
             more = read.read(&mut ignored) => if !matches!(more, Ok(1..)) { return None },
         }

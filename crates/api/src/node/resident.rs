@@ -145,7 +145,7 @@ impl Resident {
         let started = std::time::Instant::now();
         let fetching = async {
             tokio::select! {
-                result = self.keeper.fetch(&wanted, None, watch) => result,
+                kept = self.keeper.fetch(&wanted, None, watch) => kept.map(|kept| kept.result),
                 () = shutdown.wait() => Err(AppError::Interrupted { resumable: true }),
             }
         };
