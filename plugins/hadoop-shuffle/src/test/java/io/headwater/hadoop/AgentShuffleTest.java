@@ -257,7 +257,7 @@ class AgentShuffleTest {
     AgentProcess victim = cluster.agents.get(Cluster.HOSTS.get(1));
     victim.signal("STOP");
     open(conf);
-    Thread.sleep(5_000);
+    Thread.sleep(10_000);
     victim.signal("CONT");
     assertEquals(right, job.result());
     assertEquals(FEW_MAPS * FEW_REDUCERS, job.counter(ShuffleCounter.AGENT_OUTPUTS));

@@ -19,7 +19,6 @@ import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.io.compress.CompressionCodec;
 import org.apache.hadoop.mapreduce.Job;
-import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -82,7 +81,6 @@ class OrderTest {
   }
 
   @Test
-  @Tag("quick")
   void theJobThatAaloRanksFirstEndsFirst() throws Exception {
     String controller = "127.0.0.1:" + freePort();
     Path state = Files.createTempDirectory("hwc");
