@@ -107,6 +107,11 @@ impl Agent {
         self.node
     }
 
+    /// Waits until what moves its bytes has ended, which only [`Agent::end`] or a defect does.
+    pub async fn ended(&self) {
+        self.shared.hub.closed().await;
+    }
+
     /// How it is.
     pub async fn status(&self) -> AgentStatus {
         let mut status = self.shared.status().await.unwrap_or_default();

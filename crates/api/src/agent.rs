@@ -78,7 +78,12 @@ pub async fn agent(
         }
         Err(error) => tracing::error!(%error, "the list of agents was not read anew; the old one holds"),
     };
-    drain::stay(shutdown, reloads, again).await;
+    let ending = agent.clone();
+    let ended = async move {
+        ending.ended().await;
+        "the agent"
+    };
+    drain::stay(ended, shutdown, reloads, again).await?;
     service::stopping("stopping");
     for task in [page, alive].into_iter().flatten() {
         task.abort();

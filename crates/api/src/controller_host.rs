@@ -119,6 +119,11 @@ impl ControllerHost {
         answer.await.is_ok()
     }
 
+    /// Waits until it has ended.
+    pub(crate) async fn ended(&self) {
+        self.orders.closed().await;
+    }
+
     /// What became of its tasks and casts.
     pub(crate) fn tally(&self) -> &Tally {
         &self.tally

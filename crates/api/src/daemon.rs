@@ -38,7 +38,7 @@ pub async fn controller(
     service::ready();
     service::keep_alive(&host);
     // What a controller was started with stays; its log is not its own affair.
-    drain::stay(shutdown, reloads, |_| {}).await;
+    drain::stay(host.ops().end_of_a_part(), shutdown, reloads, |_| {}).await?;
     // It serves nobody with data, and its tasks go on without it.
     host.ops().drain();
     service::stopping("stopping");
@@ -65,8 +65,8 @@ pub async fn node(
     ready(listening);
     service::ready();
     service::keep_alive(&host);
+    drain::stay(host.ops().end_of_a_part(), shutdown, reloads, |reload| node.reload(reload)).await?;
     drop(host);
-    drain::stay(shutdown, reloads, |reload| node.reload(reload)).await;
     service::stopping("draining");
     node.close().await;
     Ok(())

@@ -14,7 +14,7 @@ use headwater_units::NodeId;
 use super::fetch::Arrivals;
 use super::host::Host;
 use super::ops::rounded;
-use super::{Reload, Reloads, Shutdown, service};
+use super::{AppError, Reload, Reloads, Shutdown, service};
 
 /// An order to send that was on its way when the controller heard that this process stops has come after so long.
 const ON_ITS_WAY: Duration = Duration::from_millis(100);
@@ -28,10 +28,23 @@ const AFTER_A_JOB: Duration = Duration::from_secs(2);
 const LOOK_SOON: Duration = Duration::from_millis(20);
 
 /// Stays until the process is to stop. `apply` is told of new settings.
-pub(super) async fn stay(shutdown: &Shutdown, mut reloads: Reloads, mut apply: impl FnMut(Reload)) {
+///
+/// # Errors
+/// A part without which the process is of no use has ended, which `end_of_a_part` says.
+pub(super) async fn stay(
+    end_of_a_part: impl Future<Output = &'static str>,
+    shutdown: &Shutdown,
+    mut reloads: Reloads,
+    mut apply: impl FnMut(Reload),
+) -> Result<(), AppError> {
+    let mut end_of_a_part = std::pin::pin!(end_of_a_part);
     loop {
         tokio::select! {
-            () = shutdown.wait() => return,
+            () = shutdown.wait() => return Ok(()),
+            part = &mut end_of_a_part => {
+                let what = format!("{part} has ended, which is a defect of headwater; start the process again");
+                return Err(AppError::Failed(what));
+            }
             reload = reloads.next() => {
                 apply(reload);
                 service::reloaded();

@@ -198,7 +198,10 @@ impl Host {
         let host = Host { inner: Arc::new(inner) };
         host.attach_local();
         if let Some(events) = events {
-            host.depends_on("the data thread's voice", host.clone().send_out(events));
+            host.depends_on("the data thread", host.clone().send_out(events));
+        }
+        if let Some(controller) = host.inner.controller.clone() {
+            host.depends_on("the controller", async move { controller.ended().await });
         }
         if host.inner.listen.is_some() {
             host.depends_on("the control listener", host.clone().accept());

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use headwater_store::Store;
 use headwater_units::PathId;
-use tokio::task::AbortHandle;
+use tokio::sync::watch;
 
 use super::AppError;
 
@@ -96,7 +96,8 @@ pub(crate) struct Ops {
     pub(crate) puts: Outcomes,
     /// Bytes of objects that it fetched into its store.
     kept: AtomicU64,
-    parts: Mutex<Vec<(&'static str, AbortHandle)>>,
+    /// Parts without which the process is of no use, and which have ended.
+    ended: watch::Sender<Vec<&'static str>>,
     joins: Mutex<Option<Joins>>,
     store: OnceLock<Arc<Store>>,
     draining: AtomicBool,
@@ -104,6 +105,18 @@ pub(crate) struct Ops {
     refused: AtomicU64,
     hashes_told: AtomicU64,
     hashes_referred: AtomicU64,
+}
+
+/// A running part of the process ([`Ops::part`]).
+pub(crate) struct Part {
+    name: &'static str,
+    ended: watch::Sender<Vec<&'static str>>,
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.ended.send_modify(|parts| parts.push(self.name));
+    }
 }
 
 impl Ops {
@@ -114,7 +127,7 @@ impl Ops {
             gets: Outcomes::default(),
             puts: Outcomes::default(),
             kept: AtomicU64::new(0),
-            parts: Mutex::default(),
+            ended: watch::Sender::default(),
             joins: Mutex::default(),
             store: OnceLock::new(),
             draining: AtomicBool::new(false),
@@ -137,14 +150,23 @@ impl Ops {
         self.kept.load(Ordering::Relaxed)
     }
 
-    /// The process is of no use once this task has ended.
-    pub(crate) fn depends_on(&self, name: &'static str, task: AbortHandle) {
-        lock(&self.parts).push((name, task));
+    /// A part without which the process is of no use. It has ended once this is dropped, by a panic too.
+    pub(crate) fn part(&self, name: &'static str) -> Part {
+        Part { name, ended: self.ended.clone() }
     }
 
     /// The parts that have ended.
     pub(crate) fn ended(&self) -> Vec<&'static str> {
-        lock(&self.parts).iter().filter(|(_, task)| task.is_finished()).map(|(name, _)| *name).collect()
+        self.ended.borrow().clone()
+    }
+
+    /// Waits until a part has ended, and says which.
+    pub(crate) async fn end_of_a_part(&self) -> &'static str {
+        let mut ended = self.ended.subscribe();
+        match ended.wait_for(|parts| !parts.is_empty()).await {
+            Ok(parts) => parts[0],
+            Err(_) => unreachable!("its sender is here"),
+        }
     }
 
     /// The process belongs to a controller.
@@ -242,5 +264,19 @@ mod tests {
         assert_eq!(outcomes.failed()["interrupted"], before + 1, "dropped in the middle");
         lock(&outcomes.failed).insert("interrupted", before);
         assert_eq!(outcomes.failed().into_iter().collect::<Vec<_>>(), REASONS.map(|reason| (reason, 1)));
+    }
+
+    #[tokio::test]
+    async fn a_part_that_panics_has_ended() {
+        let ops = Ops::new();
+        assert!(ops.ended().is_empty());
+        let part = ops.part("the data thread");
+        let task = tokio::spawn(async move {
+            let _part = part;
+            panic!("a defect");
+        });
+        assert_eq!(ops.end_of_a_part().await, "the data thread");
+        assert!(task.await.is_err());
+        assert_eq!(ops.ended(), ["the data thread"]);
     }
 }

@@ -73,7 +73,7 @@ pub async fn serve(
         patience = reload.drain;
         restate(&host, reload);
     };
-    drain::stay(shutdown, reloads, apply).await;
+    drain::stay(host.ops().end_of_a_part(), shutdown, reloads, apply).await?;
     service::stopping("draining");
     drain::drain(&host, patience.into()).await;
     host.close().await;

@@ -13,6 +13,8 @@ pub(crate) const USAGE: u8 = 2;
 pub(crate) const MISSED: u8 = 3;
 /// The object is where it should be, but not by its deadline; or was given up for that.
 pub(crate) const LATE: u8 = 8;
+/// A thread that the process depends on panicked; what the standard library ends with when `main` panics.
+pub(crate) const PANICKED: u8 = 101;
 /// Stopped by the user.
 pub(crate) const INTERRUPTED: u8 = 130;
 
@@ -68,6 +70,7 @@ Exit codes:
   6    no room: disk full or quota reached; what is finished is kept
   7    identity refused: a fingerprint is not the pinned or remembered one
   8    late: the deadline was missed
+  101  a defect of headwater: a thread panicked; what is finished is kept, run the same command again
   130  interrupted; what is finished is kept, run the same command again to resume
 
 Daemons and `serve` end with 0 when they are told to stop (SIGTERM, Ctrl-C): first they finish what they serve, for at most
@@ -79,7 +82,8 @@ pub(crate) const SHORT: &str = concat!(
     left_out!(),
     "\
 Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 no source,
-  5 verification failed, 6 no room, 7 identity refused, 8 late, 130 interrupted
+  5 verification failed, 6 no room, 7 identity refused, 8 late,
+  101 panicked, 130 interrupted
 Units: 256MiB, 10GB; 100Mbit/s (bits) or 12MB/s (bytes); 2s
 More: --help"
 );

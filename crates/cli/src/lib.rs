@@ -27,6 +27,7 @@ mod misuse;
 mod network;
 mod output;
 mod pages;
+pub mod panics;
 mod reload;
 mod resolve;
 mod settings;
@@ -77,6 +78,7 @@ pub fn main() -> ExitCode {
             return exit::OK.into();
         }
     };
+    panics::end_the_process();
     headwater_api::open_many_files();
     run(&cli).into()
 }

@@ -2,8 +2,11 @@
 //!
 //! Jobs come one by one and results are fetched all at once. A lock is held only for as long as it takes to move one of
 //! them, and a thread is called only if it sleeps: while the threads are busy, handing over costs no system call.
+//! A job that panics ends the data thread too: without its result a block would stay unfinished for ever, and nobody would know.
 
+use std::any::Any;
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -24,8 +27,14 @@ pub(crate) struct Workers<R> {
 struct Desk<R> {
     jobs: Mutex<Jobs<R>>,
     more: Condvar,
-    results: Mutex<Vec<R>>,
+    results: Mutex<Results<R>>,
     waker: Waker,
+}
+
+struct Results<R> {
+    done: Vec<R>,
+    /// The message of a job that panicked.
+    panic: Option<Box<dyn Any + Send>>,
 }
 
 struct Jobs<R> {
@@ -44,7 +53,7 @@ impl<R: Send + 'static> Workers<R> {
         let desk = Arc::new(Desk {
             jobs: Mutex::new(jobs),
             more: Condvar::new(),
-            results: Mutex::new(Vec::new()),
+            results: Mutex::new(Results { done: Vec::new(), panic: None }),
             waker: waker.clone(),
         });
         // Those that were started end with this value, should another fail to start.
@@ -52,7 +61,7 @@ impl<R: Send + 'static> Workers<R> {
         for n in 0..count.max(1) {
             let desk = workers.desk.clone();
             let thread =
-                std::thread::Builder::new().name(format!("worker-{n}")).spawn(move || desk.work())?;
+                std::thread::Builder::new().name(format!("worker-{n}")).spawn(move || desk.work_or_tell())?;
             workers.threads.push(thread);
         }
         Ok(workers)
@@ -75,13 +84,28 @@ impl<R: Send + 'static> Workers<R> {
     }
 
     /// Swaps the results so far for `emptied`, so that neither list is allocated anew.
+    ///
+    /// # Panics
+    /// A job has panicked.
     pub(crate) fn take_results(&self, emptied: &mut Vec<R>) {
         debug_assert!(emptied.is_empty(), "results of the last time were dealt with");
-        std::mem::swap(&mut *lock(&self.desk.results), emptied);
+        let mut results = lock(&self.desk.results);
+        std::mem::swap(&mut results.done, emptied);
+        if let Some(panic) = results.panic.take() {
+            drop(results);
+            resume_unwind(panic);
+        }
     }
 }
 
 impl<R> Desk<R> {
+    fn work_or_tell(&self) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.work())) {
+            lock(&self.results).panic = Some(panic);
+            self.waker.wake();
+        }
+    }
+
     fn work(&self) {
         while let Some(job) = self.next() {
             self.hand_back(job());
@@ -108,8 +132,8 @@ impl<R> Desk<R> {
 
     fn hand_back(&self, result: R) {
         let mut results = lock(&self.results);
-        results.push(result);
-        let first = results.len() == 1;
+        results.done.push(result);
+        let first = results.done.len() == 1;
         drop(results);
         // Whoever put in the first has woken the data thread, and it takes all of them.
         if first {
@@ -199,5 +223,13 @@ mod tests {
         });
         drop(workers);
         assert!(!ran.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    #[should_panic(expected = "no such block")]
+    fn the_data_thread_hears_of_a_job_that_panics() {
+        let workers = Workers::start(1, &Waker::new().unwrap()).unwrap();
+        workers.submit(|| panic!("no such block"));
+        collect(&workers, 1);
     }
 }

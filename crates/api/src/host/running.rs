@@ -52,9 +52,16 @@ impl Host {
     }
 
     /// The same of something without which it is of no use.
-    pub(crate) fn depends_on(&self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
-        let task = self.spawn(work);
-        self.inner.ops.depends_on(name, task);
+    pub(crate) fn depends_on(
+        &self,
+        name: &'static str,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> AbortHandle {
+        let part = self.inner.ops.part(name);
+        self.spawn(async move {
+            let _part = part;
+            work.await;
+        })
     }
 
     /// Ends all that it runs, without waiting for it. It was closed before ([`Host::close`]).

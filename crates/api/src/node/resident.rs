@@ -89,8 +89,7 @@ impl Resident {
         host.ops().stores_in(store.clone());
         let desk = Desk::open(common, store.clone(), host.clone(), controller)?;
         let keeper = desk.keeper();
-        let working = host.spawn(desk.run());
-        host.ops().depends_on("the desk of local commands", working.clone());
+        let working = host.depends_on("the desk of local commands", desk.run());
         let listening = serve::listening(&host, offered.iter().map(|(id, held)| (*id, held)));
         let resident = Resident {
             common: common.clone(),
