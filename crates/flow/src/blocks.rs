@@ -18,7 +18,7 @@ pub struct BlockTable {
     blocks: SortedMap<u32, Block>,
 }
 
-/// What the driver has of one block, and what a flow has in flight of it.
+/// Blocks that the driver has ready, and packets of them that a flow has in flight.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Block {
     /// Asked for: with repair symbols or without.
@@ -54,7 +54,7 @@ impl Block {
 }
 
 impl BlockTable {
-    /// What is known of a block; of an unknown one, that nothing was done with it.
+    /// State of a block; the default for a block that nothing was done with.
     pub fn get(&self, block: BlockIndex) -> Block {
         self.blocks.get(&block.0).copied().unwrap_or_default()
     }

@@ -30,7 +30,7 @@ pub enum SourceEvent {
     FellBack {
         /// The flow, of a group or of one receiver.
         flow: FlowId,
-        /// What has shown it.
+        /// The evidence.
         why: WhyFallback,
     },
     /// No symbol of this block will be named again, unless it is prepared anew.
@@ -42,7 +42,7 @@ pub enum SourceEvent {
     },
 }
 
-/// What shows that no switch computes the rate of a scheduled flow.
+/// Evidence that no switch computes the rate of a scheduled flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WhyFallback {
     /// A receiver loses too many packets.

@@ -38,7 +38,7 @@ pub struct Sent {
     pub sent_at: Time,
 }
 
-/// What an ACK changed; keep one and hand it in again, so that its lists are allocated once.
+/// Changes that an ACK made. Keep one and hand it in again, so that its lists are allocated once.
 #[derive(Clone, Debug, Default)]
 pub struct AckOutcome {
     /// Packets acknowledged that were in flight.
@@ -79,7 +79,7 @@ pub struct InFlight {
     base: u64,
     flying: usize,
     /// The largest numbers acknowledged, downwards: what is below the last of them has [`LATER_ACKS`] later ones. Zero
-    /// until so many are: nothing is below that.
+    /// until that many are acknowledged: no packet is below it.
     top: [u64; LATER_ACKS],
     /// Every packet below has been judged by `top`.
     judged: u64,

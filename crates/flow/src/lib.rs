@@ -1,5 +1,5 @@
-//! What flows of all transports share: round-trip time, pacing, packets in flight, marks, the path's MTU, blocks that the driver holds
-//! ready, the path to the receiver, counters and events.
+//! Common parts of the flows of all transports: round-trip time, pacing, packets in flight, marks, the path's MTU,
+//! blocks that the driver holds ready, the path to the receiver, counters and events.
 
 pub mod blocks;
 mod events;

@@ -36,9 +36,9 @@ pub struct DelayMark {
     pub least: Duration,
     /// The target is never larger. 20 ms.
     pub most: Duration,
-    /// At least this often the flow looks for the empty path; see [`DelayMark::refresh_every`]. 3 s.
+    /// Shortest time between two looks of the flow for the empty path; see [`DelayMark::refresh_every`]. 3 s.
     pub refresh_least: Duration,
-    /// And at most. 8 s, so that the minimum's memory of 10 s always holds one look.
+    /// Longest time between two such looks. 8 s, so that the minimum's memory of 10 s always holds one look.
     pub refresh_most: Duration,
     /// Round trips between two looks, within these bounds. 100: a look costs about two, so 2 %.
     pub refresh_round_trips: u64,

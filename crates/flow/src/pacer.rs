@@ -18,8 +18,8 @@ pub struct PacerConfig {
     pub gain: f64,
     /// The same in slow start. 2: the window doubles each round trip, so less would hold it back.
     pub slow_start_gain: f64,
-    /// What a quantum lasts at the paced rate. 0.25 ms (docs/decisions/0024): at some hundred Mbit/s a burst of
-    /// 0.5 ms is larger than the buckets of many rate limiters, and segmentation saves nothing there.
+    /// Duration of one quantum at the paced rate. 0.25 ms (docs/decisions/0024): at some hundred Mbit/s a burst of 0.5
+    /// ms is larger than the buckets of many rate limiters, and segmentation saves nothing there.
     pub quantum: Duration,
     /// A quantum is never more than the window divided by this. 4: docs/decisions/0024.
     pub window_parts: u32,

@@ -10,12 +10,12 @@
 //!     `--- three lost --- Error --answered----'<--------- raise timer -----------------------------'
 //! ```
 //!
-//! `Passing` is where a path begins: the caller sends packets of the length that the hosts' interfaces allow, and every one
-//! that is acknowledged confirms it (RFC 8899 §4.1 lets data be the probes). So a path that carries what its ends do costs
-//! no packet and no round trip. What begins a search is the caller's *suspicion*: packets of full size vanish and nothing of
-//! them is acknowledged (black hole detection, §4.3). A probe of BASE_PLPMTU then tells a hole for long packets from a path
-//! that is down, on which nothing is concluded, and the full length is tried again three times before anything shorter
-//! is: a burst of losses leads to no decision.
+//! `Passing` is where a path begins: the caller sends packets of the length that the hosts' interfaces allow, and every
+//! one that is acknowledged confirms it (RFC 8899 §4.1 lets data be the probes). So a path that carries what its ends
+//! do costs no packet and no round trip. A search begins with the caller's *suspicion*: packets of full size vanish and
+//! nothing of them is acknowledged (black hole detection, §4.3). A probe of BASE_PLPMTU then tells a hole for long
+//! packets from a path that is down, on which nothing is concluded, and the full length is tried again three times
+//! before anything shorter is: a burst of losses leads to no decision.
 //!
 //! Probes carry no data, are acknowledged by themselves, and are no packets of congestion control: their loss says nothing
 //! (§3). One is out at a time, so they are a round trip apart. Lengths are tried by halving a list of common ones, then
@@ -40,14 +40,14 @@ pub struct PathMtuConfig {
     pub least: u16,
     /// MAX_PROBES: 3 (RFC 8899 §5.1.2).
     pub probes: u8,
-    /// PMTU_RAISE_TIMER: after this long it is tried again whether more passes: 600 s (RFC 8899 §5.1.1).
+    /// PMTU_RAISE_TIMER, the time after which it is tried again whether more passes: 600 s (RFC 8899 §5.1.1).
     pub raise: Duration,
     /// Least PROBE_TIMER: 20 ms, above the hiccups of a busy host. It is twice the round trip where that is longer.
     pub least_wait: Duration,
     /// PROBE_TIMER while no round trip is known: 250 ms.
     pub first_wait: Duration,
-    /// A search ends after this long with the best that it has found: 1 s; later where three probes of one length and a
-    /// fourth take longer.
+    /// Time after which a search ends with the best that it has found: 1 s; later where three probes of one length and
+    /// a fourth take longer.
     pub search: Duration,
 }
 
@@ -69,11 +69,11 @@ impl Default for PathMtuConfig {
 const COMMON_MTUS: [u16; 12] = [1280, 1400, 1420, 1450, 1460, 1480, 1492, 1500, 4096, 8192, 8896, 9000];
 /// IP and UDP headers.
 const HEADERS: [u16; 2] = [20 + 8, 40 + 8];
-/// So close is good enough: 2 % of the base.
+/// Granularity of the search, in bytes: the search stops when its bounds are closer than this. 2 % of the base.
 const GRAIN: u16 = 24;
 /// Between two common lengths nothing is tried if they are so far apart: there, other ones are rare.
 const WIDE_GAP: u16 = 256;
-/// What does not pass is said again after this long, doubled each time.
+/// Longest interval between repeated reports of a length that does not pass. Each report doubles the interval.
 const LONGEST_SAY: Duration = Duration::from_secs(1);
 
 /// The known limit of a path that carries less than was wanted.
@@ -81,7 +81,7 @@ const LONGEST_SAY: Duration = Duration::from_secs(1);
 pub struct Known {
     /// The longest datagram that passes.
     pub fits: u16,
-    /// What was wanted: tried again when the raise timer has run out.
+    /// Length that was wanted; tried again when the raise timer has run out.
     pub wanted: u16,
     /// When it was found.
     pub since: Time,
@@ -95,9 +95,9 @@ enum State {
     Base,
     /// It does not: does MIN_PLPMTU?
     Error,
-    /// What passes lies between `passes` and `fails`.
+    /// The largest length that passes lies between `passes` and `fails`.
     Searching { since: Time, hint: Option<u16> },
-    /// What passes is known, and is less than wanted.
+    /// The largest length that passes is known, and is less than wanted.
     Complete { since: Time },
 }
 
@@ -127,7 +127,7 @@ pub struct PathMtu {
     out: Option<Out>,
     wait: Duration,
     next_number: u32,
-    /// What was known before a suspicion: it holds again if that was wrong.
+    /// State before a suspicion; it holds again if the suspicion was wrong.
     before: Option<Known>,
     /// When the caller's peer is told next that the packets are too long, and how long the wait is after that.
     say: (Time, Duration),
@@ -165,7 +165,7 @@ impl PathMtu {
         known.then_some(self.passes)
     }
 
-    /// What is worth remembering for later packets on this path.
+    /// The result to remember for later packets on this path.
     pub fn known(&self) -> Option<Known> {
         match self.state {
             State::Complete { since } => Some(Known { fits: self.passes, wanted: self.wanted, since }),
@@ -326,7 +326,7 @@ impl PathMtu {
                 match next.filter(|_| !over) {
                     Some(bytes) => Some(bytes),
                     None if self.passes == 0 => {
-                        // What the host said does not pass either.
+                        // The length that the host suggested does not pass either.
                         self.state = State::Base;
                         Some(self.config.base)
                     }

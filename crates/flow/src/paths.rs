@@ -51,7 +51,7 @@ impl Unanswered {
     }
 }
 
-/// What to do after a datagram from the receiver.
+/// Action to take after a datagram from the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathNews {
     /// Nothing.
@@ -145,9 +145,9 @@ impl Known {
     }
 }
 
-/// What is known of the path to each receiver, shared by its flows: the smallest round-trip time, since a late-comer to a
-/// standing queue never sees the empty path, and would take the queue for it; and how long a datagram may be, if that is
-/// less than was wanted.
+/// Memory of the paths to each receiver, shared by its flows. It holds the smallest round-trip time, since a late-comer
+/// to a standing queue never sees the empty path and would take the queue for it, and the datagram length that passes,
+/// if that is less than was wanted.
 #[derive(Clone, Debug)]
 pub struct PathMemory {
     receivers: BTreeMap<NodeId, Remembered>,
@@ -163,7 +163,7 @@ struct Remembered {
 }
 
 impl PathMemory {
-    /// Nothing is known yet of any path; of so many receivers at most, round-trip times of the last `window`.
+    /// Nothing is known yet of any path; of `most` receivers at most, round-trip times of the last `window`.
     pub fn new(most: usize, window: Duration) -> Self {
         PathMemory { receivers: BTreeMap::new(), most, window }
     }
@@ -181,7 +181,7 @@ impl PathMemory {
         self.receivers.get(&receiver).and_then(|known| known.min.get())
     }
 
-    /// What is known of the path's MTU; nothing where it carries all that was wanted so far.
+    /// The path's known MTU; nothing where the path has carried all that was wanted so far.
     pub fn mtu(&self, receiver: NodeId) -> Option<KnownMtu> {
         self.receivers.get(&receiver).and_then(|known| known.mtu)
     }
@@ -206,7 +206,7 @@ impl PathMemory {
     }
 }
 
-/// A flow asks the memory so often per window of the minimum that it keeps.
+/// Number of times that a flow asks the memory per window of the minimum that it keeps.
 const LOOKS: u64 = 1000;
 
 /// The smallest round-trip time of [`PathMemory`], as one flow knows it. The memory is asked when a sample is news, else now and then:

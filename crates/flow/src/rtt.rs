@@ -125,8 +125,9 @@ impl Rtt {
     pub fn smoothed(&self) -> Option<Duration> {
         self.smoothed
     }
-    /// What pacing goes by: SRTT, but never more than twice the newest sample. A host that was stopped or starved for a
-    /// while takes ACKs that waited for it as slow ones, and eight answers to forget each; paced by that, answers are rare.
+    /// Round-trip time to pace by: SRTT, but never more than twice the newest sample. A host that was stopped or
+    /// starved for a while measures ACKs that waited for it as slow, and SRTT takes eight answers to forget each; paced
+    /// by those, answers are rare.
     pub fn pace(&self) -> Option<Duration> {
         let smoothed = self.smoothed?;
         Some(self.latest.map_or(smoothed, |latest| smoothed.min(latest * 2)))

@@ -12,11 +12,11 @@ use super::paths::PathMemory;
 /// Handed to a flow with everything that it hears.
 #[derive(Debug)]
 pub struct Shared {
-    /// What the source says and sends, in order.
+    /// Output of the source, in order: packets and events.
     pub out: VecDeque<Output<SourceEvent>>,
     /// The only source of randomness.
     pub rng: ChaCha12Rng,
-    /// What is known of paths from earlier flows.
+    /// Memory of paths from earlier flows.
     pub memory: PathMemory,
     /// The host's rate limit holds everybody back.
     pub limited: bool,

@@ -29,7 +29,7 @@ pub trait SourceFlow {
         Push { theta: push.theta, start: push.start, at: push.at.clone(), ..self.order().clone() } == *push
     }
 
-    /// The order is said again.
+    /// The order has come again.
     fn order_again(&mut self, _now: Time, _push: &Push) {}
 
     /// Bytes of one symbol's datagram above UDP.

@@ -31,7 +31,7 @@ pub use blocks::Asks;
 pub use blocks::Lacks;
 use blocks::{Arrival, Blocks, By};
 
-/// A tree's block that fails its hash so often ends the task.
+/// Number of failed hashes of a tree's block that ends the task.
 const ATTEMPTS_OF_TREES: u8 = 2;
 
 /// The part of a receiver that asks for symbols by one flow.
@@ -54,7 +54,7 @@ pub trait Asker: Sized + Debug {
     /// Something else has come. False if it makes no sense.
     fn hear(&mut self, now: Time, path: PathId, body: &Body) -> bool;
 
-    /// What came of a block was wrong, and its flow is to bring it once more.
+    /// A block failed its check, and its flow must bring it once more.
     fn ask_again(&mut self, _block: BlockIndex) {}
 
     /// The symbol that is not to be asked of others meanwhile.
@@ -115,8 +115,8 @@ pub struct Asking<A: Asker> {
 }
 
 impl<A: Asker> Asking<A> {
-    /// A receiver of an object that is cut like this. How long it waits, and for how many blocks at once, is said for all
-    /// transports by `session`.
+    /// A receiver of an object that is cut like this. `session` sets its patience and its number of open blocks, as for
+    /// all transports.
     pub fn new(
         fetch: FetchId,
         by: Delivery,
@@ -211,12 +211,12 @@ impl<A: Asker> Asking<A> {
             DecodeFailure::Corrupt => {
                 self.stats.corrupt += 1;
                 match A::IS_GROUPS {
-                    // Who is to blame is known: the tree.
+                    // The tree is to blame, and that is known.
                     true => blocks.ledger.restart(at),
                     false => blame = blocks.ledger.corrupt(at),
                 }
             }
-            // All source symbols were there: whoever says this has lost some.
+            // All source symbols were there: a decoder that says this has lost some.
             DecodeFailure::NeedMore => {
                 self.stats.need_more += 1;
                 blocks.ledger.restart(at);
@@ -255,7 +255,7 @@ impl<A: Asker> Asking<A> {
     #[inline]
     fn on_symbol(&mut self, now: Time, place: usize, name: SymbolId) {
         let flow = &mut self.flows[place];
-        // What is still on its way from a flow that ends, perhaps because its source lies.
+        // Symbols of a flow that ends are late, perhaps because its source lies.
         let is_late = self.over || !flow.is_live();
         let (Some(blocks), Some(asker), false) = (&mut self.blocks, &mut flow.asker, is_late) else {
             return;
@@ -318,7 +318,7 @@ impl<A: Asker> Asking<A> {
 
     // ---- what goes out
 
-    /// What a flow asks for now, or else when the first of them will.
+    /// The next request of any flow, or the time when the first flow will have one.
     fn ask(&mut self, now: Time) -> Result<Packet, Time> {
         let mut wake = Time::MAX;
         for place in 0..self.flows.len() {
@@ -348,7 +348,7 @@ impl<A: Asker> Asking<A> {
         others.filter_map(|(_, flow)| flow.asker.as_ref()?.awaits())
     }
 
-    /// What a flow that ends says now, or else when the first of them will.
+    /// The next FIN of a flow that ends, or the time when the first will be due.
     fn close(&mut self, now: Time) -> Result<Packet, Time> {
         let mut wake = Time::MAX;
         if A::IS_GROUPS {

@@ -5,8 +5,8 @@
 //!                          --several did--> thrown away, and asked of one source alone: it comes right, and whoever took part
 //!                                           before, but not now, is suspicious; or it fails, and the one is the liar
 //! ```
-//! What comes down a tree is hearsay: whoever passes it on cannot know whether it is true. Hearsay convicts nobody, and makes nobody
-//! suspicious.
+//! Symbols that come down a tree are hearsay: a node that passes them on cannot know whether they are true. Hearsay
+//! convicts nobody, and makes nobody suspicious.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -98,7 +98,7 @@ impl Trial {
         let senders: BTreeSet<NodeId> = self.contributors.drain(..).map(|it| it.node).collect();
         let mut suspects = match self.sole.take() {
             Some(sole) => sole.suspects,
-            // Whoever sent the rest may have told the truth.
+            // The sources of the other symbols may have told the truth.
             None if by_hearsay => BTreeSet::new(),
             None => senders.clone(),
         };
@@ -113,7 +113,8 @@ impl Trial {
         blame
     }
 
-    /// The block came right. Returns who took part when it failed before, but not now: whom that makes suspicious.
+    /// The block came right. Returns the sources that took part when it failed before, but not now: that makes them
+    /// suspicious.
     pub fn on_verified(&self) -> BTreeSet<NodeId> {
         let Some(sole) = &self.sole else { return BTreeSet::new() };
         let takes_part = |node: &NodeId| self.contributors.iter().any(|it| it.node == *node);

@@ -1,4 +1,4 @@
-//! What a flow has brought, as its receiver tells the controller.
+//! Delivery record of one flow, as its receiver reports it to the controller.
 
 use headwater_units::{BitRate, Bytes, Duration, FlowId, Time};
 use headwater_wire::FlowView;
@@ -21,12 +21,12 @@ impl Brought {
         Brought { symbols: 0, useful: 0, viewed: (0, now), rate: BitRate::ZERO }
     }
 
-    /// How fast, when it was said last.
+    /// The rate in the last report.
     pub fn rate(&self) -> BitRate {
         self.rate
     }
 
-    /// What is to be said now, if symbols have so many bytes.
+    /// The report that is due now; `symbol` is the number of bytes of a symbol.
     pub fn view(&mut self, now: Time, flow: FlowId, symbol: u64, silent: Duration) -> FlowView {
         let (useful, since) = std::mem::replace(&mut self.viewed, (self.useful, now));
         let span = now.since(since);

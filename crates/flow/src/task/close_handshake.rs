@@ -3,12 +3,12 @@
 use headwater_units::{Duration, PathId, Time};
 use headwater_wire::FinReason;
 
-/// The end is said this often.
+/// Maximum number of FIN attempts.
 const TRIES: u32 = 6;
-/// And again after this long, doubled each time.
+/// Delay before the second attempt; each further attempt doubles it.
 const RETRY: Duration = Duration::from_millis(40);
 
-/// The end of a flow, said until it is understood.
+/// Repeats the FIN of a flow until its source answers or the attempts are used up.
 #[derive(Debug)]
 pub struct CloseHandshake {
     reason: FinReason,
@@ -62,7 +62,7 @@ impl Stand {
         }
     }
 
-    /// What is due now, if it ends ([`CloseHandshake`]).
+    /// The step that is due now, if the flow is ending ([`CloseHandshake`]).
     pub fn step(&mut self, now: Time, path: Option<PathId>, silent: bool) -> Step {
         match self {
             Stand::Ending(closing) => closing.step(now, path, silent),
@@ -72,8 +72,8 @@ impl Stand {
 }
 
 impl CloseHandshake {
-    /// What is due now, about a source that is there, if that is known. One that has fallen silent is told once and not
-    /// waited for: the controller stops its flow too.
+    /// The step that is due now; `path` leads to the source, if it is known. A source that has fallen silent gets one
+    /// FIN and is not waited for: the controller stops its flow too.
     fn step(&mut self, now: Time, path: Option<PathId>, silent: bool) -> Step {
         if now < self.next {
             return Step::Wait;

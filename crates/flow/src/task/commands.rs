@@ -56,10 +56,10 @@ pub enum ReceiverCommand {
     DecodeFailed {
         /// The block.
         block: BlockIndex,
-        /// Why.
+        /// The reason.
         failure: DecodeFailure,
     },
-    /// Stop, say so to everybody, and end with [`ReceiverEvent::Failed`].
+    /// Stop, tell sources and controller, and end with [`ReceiverEvent::Failed`].
     Cancel,
 }
 
@@ -72,7 +72,7 @@ pub enum ReceiverEvent {
     Accepted {
         /// The task.
         task: TaskId,
-        /// What the name stands for.
+        /// Object that the name stands for.
         object: ObjectId,
         /// Its size.
         bytes: Bytes,
@@ -114,7 +114,7 @@ pub enum ReceiverEvent {
     Done,
     /// It will not be completed.
     Failed(ReceiverFailure),
-    /// Everything was said to everybody: the fetch is forgotten.
+    /// All messages have been sent: the fetch is forgotten.
     Ended,
 }
 
@@ -132,7 +132,7 @@ pub struct Bind {
 }
 
 impl ReceiverEvent {
-    /// A flow that has begun is granted again: what is to be said if its source is elsewhere than it was known to be.
+    /// A flow that has begun is granted again: the event for it if its source is elsewhere than it was known to be.
     pub fn moved(known: &mut Vec<SocketAddr>, grant: &FlowGrant) -> Option<Self> {
         // A controller that has restarted does not know where a source is until that is back.
         let is_news = !grant.at.is_empty() && *known != grant.at;
@@ -149,7 +149,7 @@ impl From<&FlowGrant> for Bind {
     }
 }
 
-/// Why a receiver gives up. What is finished stays finished.
+/// Why a receiver gives up. Finished blocks stay finished.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ReceiverFailure {
     /// The controller did not answer.

@@ -29,7 +29,8 @@ pub struct ReceiverConfig {
     pub passes_on: bool,
     /// How much it matters beside others: the controller weighs its flows by that. None.
     pub urgency: Option<Urgency>,
-    /// What a receiver that pulls needs to know besides; how many blocks are open and how long it waits is said here for both.
+    /// Further configuration of a receiver that pulls. Its number of open blocks and its patience hold for both kinds
+    /// of receivers.
     pub pull: SessionConfig,
     /// Further configuration of a receiver of trees; the controller sets the credit.
     pub trees: TreeReceiverConfig,
@@ -45,24 +46,24 @@ pub struct ReceiverConfig {
     pub receive_window: u32,
     /// An ACK never waits longer (RFC 9000 §13.2.1 has 25 ms; a data centre wants less).
     pub max_ack_delay: Duration,
-    /// An ACK that is due waits so long for more packets. Zero by default; whoever takes in packets by the batch, all at one time, sets the
-    /// least that is more, and each flow has one ACK per batch.
+    /// Time for which an ACK that is due waits for more packets. Zero by default; a driver that takes in packets by the
+    /// batch, all at one time, sets the least that is more, and each flow has one ACK per batch.
     pub ack_gather: Duration,
-    /// The request is said again after this long (PPUSH §III-A: "retries until it gets one").
+    /// Interval at which the request is repeated (PPUSH §III-A: "retries until it gets one").
     pub retry: Duration,
-    /// Without a controller for this long the receiver gives up.
+    /// Time without a controller after which the receiver gives up.
     pub patience: Duration,
     /// The same for an answer to the request, if longer: a controller that many ask at once is slow, not gone.
     pub busy_patience: Option<Duration>,
-    /// Without any symbol for this long, although some are wanted, the receiver gives up.
+    /// Time without any symbol, although some are wanted, after which the receiver gives up.
     pub source_patience: Duration,
     /// Blocks of 256 KiB that may be partly here or waiting for the decoder, and of larger blocks as many fewer: bounds the
     /// memory, since each holds a block of bytes.
     pub blocks_in_flight: usize,
-    /// Blocks that were asked for and of which nothing has come count among these, too: a bound that also holds when whoever takes the
-    /// blocks does not come on while much is on its way.
+    /// Blocks that were asked for and of which nothing has come count among these, too: a bound that also holds when
+    /// the consumer of the blocks does not catch up while much is on its way.
     pub counts_asked_for: bool,
-    /// A block that fails its hash this often ends the task.
+    /// Number of failed hashes of a block that ends the task.
     pub attempts: u8,
     /// Datagrams that open a flow are long ([`headwater_wire::OPENING`]): a source that does not know yet whether this receiver is where it
     /// says may then answer with more. Simulated sources know.
@@ -125,20 +126,22 @@ impl ReceiverConfig {
 pub struct SessionConfig {
     /// Symbols beyond K that a block is to have once something of it was lost. 2: SCDP §II (decoding then fails once in 10^6).
     pub extra: u32,
-    /// Timeouts: a flow is asked again when nothing has come for so long although something should.
+    /// Timeouts: a flow is asked again when nothing has come for a timeout although something should.
     pub rtt: RttConfig,
-    /// A packet is lost when so many later ones of its flow have come whole; headers overtake. 3: RFC 9002 §6.1.1. Where packets are
-    /// sprayed, more than paths differ by; where headers of trimmed symbols tell of losses, it may be large.
+    /// Number of later packets of its flow that must have come whole before a packet counts as lost; headers overtake.
+    /// 3: RFC 9002 §6.1.1. Where packets are sprayed, more than paths differ by; where headers of trimmed symbols tell
+    /// of losses, it may be large.
     pub reordering: u16,
     /// Blocks of which something may be here, or be waiting for the decoder, while older ones are not complete.
     pub open_blocks: u32,
     /// A flow is opened by a pull that asks for nothing but says where the receiver is. Without it the source must know.
     pub opens_flows: bool,
-    /// Without a useful symbol for this long, although some are wanted, the receiver gives up. 30 s, as of pushed flows.
+    /// Time without a useful symbol, although some are wanted, after which the receiver gives up. 30 s, as of pushed
+    /// flows.
     pub source_patience: Duration,
-    /// A block that fails its hash this often ends the task. 8, as of pushed flows.
+    /// Number of failed hashes of a block that ends the task. 8, as of pushed flows.
     pub attempts: u8,
-    /// A member of a group by which nothing has come for so long leaves it. 2 s: long after a source has detached whoever holds the
+    /// Silence of a group after which a member leaves it. 2 s: long after a source has detached a member that holds the
     /// group up (`PullFlowConfig::detach_after` of the transport).
     pub group_patience: Duration,
 }
@@ -227,10 +230,10 @@ pub struct RateReceiverConfig {
     pub gamma: f64,
     /// Probability with which a packet is answered all the same, divided by the number of receivers (PAM §III-B, τ_b). 0.01.
     pub tau: f64,
-    /// Something is fed back at least so often while packets come. 100 ms: a source that hears nothing cannot tell a receiver that is
-    /// content from one that is gone.
+    /// Longest interval between feedback while packets come. 100 ms: a source that hears nothing cannot tell a receiver
+    /// that is content from one that is gone.
     pub keep_alive: Duration,
-    /// A packet is lost when so many later ones have come. 3: RFC 9002 §6.1.1.
+    /// Number of later packets that must have come before a packet counts as lost. 3: RFC 9002 §6.1.1.
     pub reordering: u8,
     /// How lost symbols are made good.
     pub repair: Repair,
@@ -258,7 +261,7 @@ impl Default for RateReceiverConfig {
 }
 
 impl RateReceiverConfig {
-    /// That of the paper's simulations: lost symbols are sent again.
+    /// Configuration of the paper's simulations: lost symbols are sent again.
     pub fn paper() -> Self {
         RateReceiverConfig { repair: Repair::Retransmitted, ..RateReceiverConfig::default() }
     }

@@ -1,4 +1,4 @@
-//! What has arrived of an object, block by block, whatever transport brings its symbols.
+//! Record of the arrived symbols of an object, block by block, whatever transport brings them.
 //!
 //! ```text
 //!                 first asked for             enough to try                verified
@@ -7,8 +7,9 @@
 //!                                        +--- more are needed ----+
 //!                                        +--- all of it anew -----+  (a wrong hash; or asked of one source alone, which is gone)
 //! ```
-//! A fetch has one ledger. What a transport has asked for of a block, and of whom, it keeps with the block (`A`): so a symbol is
-//! looked up once, and who goes on by another transport leaves that and takes the rest along ([`Ledger::map`]).
+//! A fetch has one ledger. A transport's requests for a block, and their sources, are kept with the block (`A`): so a
+//! symbol is looked up once, and a fetch that goes on by another transport leaves those and takes the rest along
+//! ([`Ledger::map`]).
 
 use core::ops::Range;
 use std::collections::VecDeque;
@@ -18,7 +19,7 @@ use headwater_units::{BlockIndex, FlowId, Geometry};
 
 use super::blame::{Blame, Trial};
 
-/// What is here of one block, and what is still to come.
+/// Arrived and missing symbols of one block.
 #[derive(Debug)]
 pub struct Here {
     source_symbols: u32,
@@ -50,7 +51,7 @@ pub struct Block<A> {
     pub number: u32,
     /// Its symbols that are here.
     pub here: Here,
-    /// What was asked for of it.
+    /// Record of the requests for its symbols.
     pub asked: A,
 }
 
@@ -362,7 +363,7 @@ impl<A> Ledger<A> {
         self.decoding += 1;
     }
 
-    /// The symbols here do not determine the block: so many more are wanted, however many came.
+    /// The symbols here do not determine the block: `more` more are wanted, however many came.
     pub fn need_more(&mut self, place: usize, more: u32) {
         let here = &mut self.open[place].here;
         debug_assert_eq!(here.phase, Phase::Decoding, "only what was decoded can need more");
@@ -436,7 +437,7 @@ mod tests {
         Ledger::new(geometry, 0..9, &[BlockIndex(1), BlockIndex(9)])
     }
 
-    /// Opens a block and takes in so many source symbols and repair symbols.
+    /// Opens a block and takes in `source` source symbols and `repair` repair symbols.
     fn fill(ledger: &mut Ledger<()>, block: u32, source: u32, repair: u32) -> usize {
         let place = ledger.open(block, ());
         for esi in (0..source).chain(1000..1000 + repair) {

@@ -1,4 +1,4 @@
-//! What a side of a fetch has to say.
+//! Output queue of one side of a fetch.
 
 use std::collections::VecDeque;
 

@@ -21,10 +21,10 @@ use headwater_wire::{
 
 use super::{FromFetch, ReceiverConfig, ReceiverFailure};
 
-/// The end is said this often.
+/// Maximum number of FIN attempts.
 const FIN_TRIES: u32 = 6;
 const FIN_RETRY: Duration = Duration::from_millis(40);
-/// Progress is said at most this often, whatever the controller wants.
+/// Least interval between reports of progress, whatever the controller wants.
 const LEAST_FEEDBACK: Duration = Duration::from_millis(1);
 /// Number of waiting blocks from which on decoder or disk hold the task up.
 const HELD_UP: usize = 8;
@@ -52,7 +52,7 @@ enum Phase {
 #[derive(Debug)]
 pub struct TaskSession {
     controller: PathId,
-    /// What is asked for, in the words of the user.
+    /// The request, in the words of the user.
     request: Request,
     urgency: Option<Urgency>,
     retry: Duration,
@@ -89,7 +89,7 @@ pub enum Told {
     Fails(ReceiverFailure),
 }
 
-/// What a controller has accepted.
+/// The task that a controller has accepted.
 #[derive(Debug)]
 pub struct Granted {
     /// The controller's name for the fetch.
@@ -111,7 +111,7 @@ pub struct Progress {
     pub first_undecoded: BlockIndex,
     /// Symbols that are missing.
     pub needed: Symbols,
-    /// What each flow has brought.
+    /// Delivery report of each flow.
     pub flows: Vec<FlowView>,
     /// Blocks that wait for decoder, hash or disk.
     pub blocks_behind: usize,
@@ -178,7 +178,7 @@ impl TaskSession {
 
     // ---- what the controller says
 
-    /// Whether something that came by this path is said about this task.
+    /// Whether a message by this path is about this task.
     pub fn concerns(&self, path: PathId, control: &ToReceiver) -> bool {
         path == self.controller
             && match control {
@@ -196,7 +196,7 @@ impl TaskSession {
             if self.is_running() && self.task == Some(*task) && *version > self.flows_version)
     }
 
-    /// Hears what is said about this task ([`TaskSession::concerns`]).
+    /// Handles a message about this task ([`TaskSession::concerns`]).
     pub fn on_control(&mut self, now: Time, control: ToReceiver) -> Told {
         let anew = self.begins_anew(&control);
         match control {
@@ -273,7 +273,7 @@ impl TaskSession {
         Told::Fails(ReceiverFailure::Refused(reason))
     }
 
-    // ---- what is said to the controller
+    // ---- messages to the controller
 
     fn ask_anew(&mut self, now: Time) {
         self.request.request = self.request.request.wrapping_add(1);
@@ -281,7 +281,7 @@ impl TaskSession {
         self.phase = Phase::Asking { since: now, next: now, tries: 0, refused: None };
     }
 
-    /// What comes of the next request is to come by this transport.
+    /// Requests this transport for the next request to the controller.
     pub fn prefer(&mut self, delivery: Delivery) {
         self.request.delivery = Some(delivery);
     }
@@ -362,12 +362,13 @@ impl TaskSession {
         }
     }
 
-    /// The task is over; [`TaskSession::part`] says so.
+    /// The task is over; [`TaskSession::part`] reports it.
     pub fn end(&mut self, now: Time, outcome: Outcome) {
         self.phase = Phase::Ending { outcome, next: now, tries: 0 };
     }
 
-    /// Says, until it is understood or was said often enough, that the task is over. It has ended once its flows have too.
+    /// Reports the end of the task until it is confirmed or the attempts are used up. It has ended once its flows have
+    /// too.
     pub fn part(&mut self, now: Time, flows_are_gone: bool, outputs: &mut VecDeque<Output<FromFetch>>) {
         let Phase::Ending { outcome, next, tries } = &mut self.phase else { return };
         let outcome = *outcome;

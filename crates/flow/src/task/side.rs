@@ -10,19 +10,19 @@ use super::commands::{FromFetch, ReceiverCommand, ReceiverFailure};
 use super::ledger::Ledger;
 use super::session::Progress;
 
-/// What a transport hands over to the one that goes on with the object.
+/// State that a transport hands over to the transport that continues with the object.
 #[derive(Debug, Default)]
 pub struct HandedOn {
-    /// What is here, once it is known what is wanted.
+    /// Record of arrived symbols, once the wanted range is known.
     pub ledger: Option<Ledger<()>>,
-    /// Who has sent wrong symbols.
+    /// Sources that have sent wrong symbols.
     pub trust: Trust,
     /// Flows that are bound.
     pub bound: Vec<FlowId>,
 }
 
-/// The side of a fetch by which its symbols come. It knows flows and blocks, and nothing of the controller: what is to be said to that is
-/// overheard from what it tells the driver.
+/// The side of a fetch by which its symbols come. It knows flows and blocks, and nothing of the controller: messages
+/// for that follow from what it tells the driver.
 pub trait FetchSide {
     /// State that all fetches of a host by this transport share.
     type Host;
@@ -42,7 +42,7 @@ pub trait FetchSide {
     /// The controller that had forgotten the task has taken it up again.
     fn go_on(&mut self, _now: Time) {}
 
-    /// Gives up, and says so.
+    /// Gives up, and tells the driver.
     fn fail(&mut self, now: Time, failure: ReceiverFailure, host: &mut Self::Host);
 
     /// The symbol to keep, if that is the next output and it is at hand.
@@ -64,7 +64,7 @@ pub trait FetchSide {
     /// Something was heard that is no symbol.
     fn stir(&mut self) {}
 
-    /// What another transport goes on with. Flows end without a word: the controller stops their sources.
+    /// Hands its state over to another transport. Flows end without a word: the controller stops their sources.
     fn hand_on(self) -> HandedOn;
 
     /// Which sources are believed, as it was found out before.

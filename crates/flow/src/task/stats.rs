@@ -157,7 +157,7 @@ pub struct SessionFlow {
 }
 
 impl ReceiverStats {
-    /// What a session that asks for each symbol counted.
+    /// Counters of a session that asks for each symbol.
     pub fn of_session(of: SessionStats, came_by: Delivery, symbol_size: u16) -> Self {
         let symbol = u64::from(symbol_size);
         ReceiverStats {

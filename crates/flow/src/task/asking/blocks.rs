@@ -1,10 +1,10 @@
-//! What has arrived of each block, and what a flow may ask for.
+//! Arrived symbols of each block, and those that a flow may ask for.
 
 use headwater_units::{BlockIndex, Esi, FlowId, NodeId, SymbolId};
 
 use crate::task::ledger::{Block, Ledger};
 
-/// What a receiver still lacks, as its flows ask for it.
+/// Missing symbols of a receiver, as its flows ask for them.
 pub trait Asks {
     /// The first symbol of a block, from this ESI on, that is neither here nor of no use; `None`: none.
     fn first_missing(&self, block: BlockIndex, from: u32) -> Option<u32>;
@@ -14,7 +14,7 @@ pub trait Asks {
         true
     }
 
-    /// The first of all symbols, if there are so many blocks.
+    /// The first of all symbols, if there are `blocks` blocks.
     fn first_of(&self, blocks: u32) -> Option<SymbolId> {
         (0..blocks).map(BlockIndex).filter(|block| self.has_room(*block)).find_map(|block| {
             let esi = Esi(self.first_missing(block, 0)?);
@@ -23,7 +23,7 @@ pub trait Asks {
     }
 }
 
-/// What a receiver still lacks and one of its flows may ask for.
+/// Missing symbols that one flow of a receiver may ask for.
 pub struct Lacks<'a> {
     pub(super) blocks: &'a Blocks,
     pub(super) flow: FlowId,

@@ -86,7 +86,7 @@ fn asking<const IS_GROUPS: bool>(sources: &[u8]) -> Asking<One<IS_GROUPS>> {
     asking
 }
 
-/// What it says now: packets, each with its flow, and events.
+/// All output at `now`: packets, each with its flow, and events.
 fn said(asking: &mut Asking<One>, now: Time) -> (Vec<(u64, Body)>, Vec<ReceiverEvent>) {
     let (mut packets, mut events) = (Vec::new(), Vec::new());
     loop {
@@ -98,8 +98,8 @@ fn said(asking: &mut Asking<One>, now: Time) -> (Vec<(u64, Body)>, Vec<ReceiverE
     }
 }
 
-/// Every symbol that it asks for comes, from whom it asks, until it asks for nothing more. Returns who was asked for each symbol of a
-/// block, and the events.
+/// Every symbol that it asks for comes, from the asked source, until it asks for nothing more. Returns who was asked
+/// for each symbol of a block, and the events.
 fn answer(asking: &mut Asking<One>, block: u32) -> (Vec<u64>, Vec<ReceiverEvent>) {
     let (mut asked, mut all) = (Vec::new(), Vec::new());
     loop {
