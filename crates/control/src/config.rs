@@ -7,7 +7,7 @@ use headwater_units::{Bytes, Duration};
 pub struct ControlConfig {
     /// How often a link with nothing to say shows that it is alive. 2 s.
     pub keep_alive: Duration,
-    /// A peer not heard of for so long is gone. 8 s: three lost keep-alives are no death.
+    /// Silence after which a peer counts as gone. 8 s: three lost keep-alives are no death.
     pub idle_timeout: Duration,
     /// How long dialling may take, and how long a dialler may take from its first packet on. 5 s.
     pub dial_timeout: Duration,

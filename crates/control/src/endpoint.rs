@@ -30,8 +30,8 @@ use super::tls::{self, PeerKey};
 const WAITING: usize = 4096;
 /// Bytes that a dialler may send before its turn has come: its first flight, twice.
 const FIRST_FLIGHT: u64 = 16 << 10;
-/// From so many handshakes on, a dialler must first show that it receives at its address (QUIC Retry), so that forged
-/// addresses cannot keep real ones out.
+/// Number of handshakes from which on a dialler must first show that it receives at its address (QUIC Retry), so that
+/// forged addresses cannot keep real ones out.
 const HANDSHAKES_UNCHECKED: usize = 32;
 /// Accepted links that wait for [`ControlEndpoint::accept`]; more wait inside their handshake.
 const ACCEPTED: usize = 64;
@@ -39,8 +39,8 @@ const ACCEPTED: usize = 64;
 const STREAM_WINDOW: u32 = 1 << 20;
 /// The same of a link that somebody has dialled. 128 KiB: 20 Mbit/s at 50 ms.
 const STREAM_WINDOW_ACCEPTED: u32 = 128 << 10;
-/// What a round trip is taken for before one is measured. 50 ms: with QUIC's 333 ms (RFC 9002 §6.2.2) one lost
-/// handshake packet costs a second, longer than many deliveries; a path that is slower sees one packet twice.
+/// Assumed round-trip time before one is measured. 50 ms: with QUIC's 333 ms (RFC 9002 §6.2.2) one lost handshake
+/// packet costs a second, longer than many deliveries; a path that is slower sees one packet twice.
 const INITIAL_RTT: std::time::Duration = std::time::Duration::from_millis(50);
 /// The last datagrams of links that close have left within this time.
 const FAREWELL: std::time::Duration = std::time::Duration::from_millis(2);
@@ -444,7 +444,7 @@ struct Waiting {
     _place: Slot,
 }
 
-/// So many machines with programs of another version are told apart.
+/// Maximum number of addresses remembered for running another version.
 const OTHER_VERSIONS: usize = 64;
 
 fn is_of_another_version(reason: &ConnectionError) -> bool {
@@ -499,7 +499,7 @@ impl Acceptor {
         Some(Waiting { incoming, remote, since, _place: place })
     }
 
-    /// The first of those that wait for whom there is room: one network does not take the turns of others.
+    /// The first waiting dialler for whom there is room: one network does not take the turns of others.
     fn next(&self, waiting: &mut VecDeque<Waiting>) -> Option<(Waiting, Slot)> {
         // Those have given up, and begin anew.
         let patience = std::time::Duration::from(self.config.dial_timeout);
@@ -584,8 +584,8 @@ fn udp_socket(listen: SocketAddr) -> std::io::Result<std::net::UdpSocket> {
     Ok(socket.into())
 }
 
-/// QUIC's settings for a link that somebody has dialled. Diallers are many and anybody: what each can make this side hold in memory is
-/// little. Whoever does not read its replies holds up its own frames.
+/// QUIC's settings for a link that somebody has dialled. Diallers are many and anybody: what each can make this side
+/// hold in memory is little. A peer that does not read its replies holds up its own frames.
 fn accepted_transport(config: &ControlConfig) -> TransportConfig {
     let mut transport = transport(config);
     transport

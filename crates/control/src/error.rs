@@ -1,4 +1,4 @@
-//! What can go wrong between two nodes, in words for the person at the keyboard.
+//! Errors between two nodes, in words for the person at the keyboard.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ pub enum ControlError {
     State {
         /// The file or folder.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
     /// Nobody answered, or there is no route there.
@@ -33,7 +33,7 @@ pub enum ControlError {
     CannotReach {
         /// The address dialled.
         addr: SocketAddr,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// Somebody is there, but had no time or room for this node.
@@ -41,7 +41,7 @@ pub enum ControlError {
     Busy {
         /// The address dialled.
         addr: SocketAddr,
-        /// What it did not do.
+        /// The problem, in the peer's words.
         reason: String,
     },
     /// The peer's key is not the one stored at first contact.
@@ -79,9 +79,9 @@ pub enum ControlError {
     MessageVersions {
         /// Where it is.
         addr: SocketAddr,
-        /// What this node understands.
+        /// Versions that this node understands.
         ours: RangeInclusive<u8>,
-        /// What the peer understands.
+        /// Versions that the peer understands.
         theirs: RangeInclusive<u8>,
     },
     /// The peer answered, but no connection came of it.
@@ -89,7 +89,7 @@ pub enum ControlError {
     Handshake {
         /// The peer's address.
         addr: SocketAddr,
-        /// What was said.
+        /// The peer's reason.
         reason: String,
     },
     /// The link is no longer there.
@@ -158,7 +158,7 @@ impl ControlError {
         ControlError::CannotReach { addr, reason }
     }
 
-    /// That machine says that nobody is there.
+    /// The machine answers that nothing listens there.
     pub fn nothing_listens(addr: SocketAddr) -> Self {
         let port = addr.port();
         let reason = format!(

@@ -1,10 +1,10 @@
 //! The control plane: links between nodes over QUIC with pinned keys.
 //!
 //! A [`ControlEndpoint`] listens and dials on one UDP port. Every node has an [`Identity`], a key made on first start;
-//! its [`NodeId`](headwater_units::NodeId) is the hash of that key. Who dials decides by [`Expect`] which key it
-//! accepts, before the connection is usable; who accepts learns the dialler's key and takes it as a name (what a name
-//! may do is decided elsewhere). A [`Link`] carries small frames in order, and beside them requests with replies of
-//! any size, so that a long reply never holds up a frame.
+//! its [`NodeId`](headwater_units::NodeId) is the hash of that key. The dialling side decides by [`Expect`] which key
+//! it accepts, before the connection is usable; the accepting side learns the dialler's key and takes it as a name
+//! (what a name may do is decided elsewhere). A [`Link`] carries small frames in order, and beside them requests with
+//! replies of any size, so that a long reply never holds up a frame.
 //!
 //! Frames and requests are opaque bytes here: what they say is `headwater-wire`'s. Reconnecting is the caller's, with
 //! a [`Backoff`]. Runs on tokio; the data path does not pass through here.

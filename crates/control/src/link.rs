@@ -27,8 +27,8 @@ use super::slots::Slot;
 /// First byte of the frame stream in both directions: makes the stream visible to the peer and tells the dialler that
 /// it was accepted.
 const PREFACE: u8 = 0x48;
-/// The versions of messages that this program understands. What is added to messages so that an older program cannot read them raises the
-/// end; what is no longer understood, the beginning.
+/// The versions of messages that this program understands. An addition to messages that an older program cannot read
+/// raises the end; messages that are no longer understood raise the beginning.
 const VERSIONS: RangeInclusive<u8> = 3..=3;
 /// How long [`Link::finish`] waits for the peer to have everything.
 const FINISH_WITHIN: Duration = Duration::from_secs(2);
@@ -89,7 +89,7 @@ enum Outgoing {
     Finish(oneshot::Sender<()>),
 }
 
-/// What a process says last over a link when it ends.
+/// Reason that a process gives when it closes a link because it ends.
 pub const GOING_AWAY: &str = "going away";
 
 /// How a link ended.
@@ -205,8 +205,8 @@ impl Link {
         self.inner.connection.local_ip().map(|ip| ip.to_canonical())
     }
 
-    /// What was done about the peer's key in the pins; `None` if they were not asked (an accepted link, or a key known
-    /// from elsewhere).
+    /// Result of checking the peer's key against the pins; `None` if they were not asked (an accepted link, or a key
+    /// known from elsewhere).
     pub fn pin(&self) -> Option<PinOutcome> {
         self.inner.pin
     }
@@ -331,7 +331,7 @@ pub struct Unread {
 }
 
 impl Frame {
-    /// What is left of it when its bytes have been read.
+    /// The record of the request after its bytes have been read.
     pub fn into_unread(self) -> Unread {
         self.unread
     }
@@ -345,7 +345,7 @@ impl std::ops::Deref for Frame {
     }
 }
 
-/// What the frames of a link take in memory beside their bytes.
+/// Memory for each frame of a link beside its bytes.
 const FRAME_RECORD: usize = 256;
 
 /// Room for frames that nobody has dealt with: no more is read from a peer than there is.
@@ -367,7 +367,7 @@ impl Room {
     }
 }
 
-/// Whose link it is.
+/// Peer and slot of a link.
 #[derive(Debug)]
 pub(super) struct Who {
     pub(super) peer: NodeId,
@@ -379,7 +379,7 @@ pub(super) struct Who {
 /// A question from the peer.
 #[derive(Debug)]
 pub struct Request {
-    /// What it asks.
+    /// The request.
     pub bytes: Vec<u8>,
     /// Where the answer goes.
     pub responder: Responder,

@@ -1,4 +1,4 @@
-//! Whether anybody is there: told by a question that costs whoever is asked no handshake.
+//! Whether a node is there: found by a question that costs the asked node no handshake.
 //!
 //! A datagram of a QUIC version that does not exist makes a listener say which ones it speaks (RFC 9000 §6), at once and without
 //! remembering anything. So a listener that is slow is told from an address where nothing is, and an address that refuses from one
@@ -15,10 +15,10 @@ use tokio::time::{Instant, timeout_at};
 const NO_VERSION: u32 = 0x1a2a_3a4a;
 /// Listeners answer nothing shorter (RFC 9000 §14.1).
 const QUESTION: usize = 1200;
-/// The question is put again this often.
+/// Interval at which the question is repeated.
 const AGAIN: std::time::Duration = std::time::Duration::from_millis(500);
 
-/// What is at an address.
+/// Result of looking for a node at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
     /// A listener that speaks QUIC.
@@ -29,7 +29,7 @@ pub(super) enum Presence {
     Silent,
 }
 
-/// Asks until somebody answers, at most for so long.
+/// Asks until somebody answers, at most for the time `within`.
 pub(super) async fn presence_at(addr: SocketAddr, within: Duration) -> Presence {
     #[allow(clippy::disallowed_methods)] // How long a person waits is not up to a machine.
     let until = Instant::now() + std::time::Duration::from(within);

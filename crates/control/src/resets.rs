@@ -1,5 +1,5 @@
-//! Stateless resets (RFC 9000 §10.3): a node that has restarted tells whoever still speaks to its earlier process at once that the
-//! connection is gone, instead of letting it wait for the idle timeout.
+//! Stateless resets (RFC 9000 §10.3): a node that has restarted tells peers that still speak to its earlier process at
+//! once that the connection is gone, instead of letting them wait for the idle timeout.
 //!
 //! For that the keys of connection ids and reset tokens must be the same after a restart. They follow from the node's key and its port:
 //! of two processes under one key none can be made to reveal the tokens of the other (RFC 9000 §21.11).

@@ -15,9 +15,10 @@ fn network_of(ip: IpAddr) -> IpAddr {
 
 /// With fewer slots than this, first come, first served.
 const SHARED: usize = 8;
-/// Slots are scarce when half of them are taken, and of many when so many are.
+/// Slots are scarce when this many are taken, or half of all if that is fewer.
 const SCARCE: usize = 2048;
-/// Of scarce ones a network gets a quarter, and of many so many: what it can make this process hold stays as little.
+/// When slots are scarce, a network may have this many, or a quarter of all if that is fewer: this bounds what it can
+/// make this process hold.
 const OF_A_NETWORK: usize = 1024;
 
 /// The slots.
@@ -45,7 +46,8 @@ impl Slots {
         Arc::new(Slots { most, taken: Mutex::default() })
     }
 
-    /// A slot for a dialler from there. Until they are scarce everybody gets one; then only who has less than its part.
+    /// A slot for a dialler from there. Until they are scarce everybody gets one; then only a network that has less
+    /// than its part.
     pub(super) fn take(self: &Arc<Self>, ip: IpAddr) -> Option<Slot> {
         let network = network_of(ip);
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);

@@ -33,7 +33,7 @@ impl Identity {
     }
 }
 
-/// Whose key a connection has proved.
+/// The node whose key a connection has proved.
 pub fn peer(certificates: Option<&[CertificateDer<'_>]>) -> Option<NodeId> {
     node_of(certificates?.first()?).ok()
 }

@@ -345,7 +345,7 @@ async fn nobody_there_is_said_within_the_dial_timeout() {
     assert!(error.to_string().starts_with("cannot reach 127.0.0.1:"), "{error}");
 }
 
-/// A listener that says nothing for a while, and then wakes up, is found by whoever was told to wait for it.
+/// A listener that says nothing for a while, and then wakes up, is found by a dialler that was told to wait for it.
 #[tokio::test]
 async fn one_that_stands_still_is_dialled_on_if_the_user_says_how_long() {
     let one = Node::with("127.0.0.1:0", quick());
@@ -392,7 +392,7 @@ async fn whoever_is_there_and_busy_is_dialled_again_and_whoever_is_not_is_not() 
     let short = Duration::from_millis(300);
     let error = first.endpoint.dial_patiently(full.addr(), Expect::Pinned, short, false).await.unwrap_err();
     assert!(matches!(error, ControlError::Busy { .. }) && error.to_string().contains("--timeout"), "{error}");
-    // Nobody is waited for who is not there.
+    // A peer that is not there is not waited for.
     let gone = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let dead =
         timeout(SOON, one.endpoint.dial_patiently(gone, Expect::Pinned, Duration::from_secs(600), true));

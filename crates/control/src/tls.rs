@@ -101,7 +101,7 @@ impl PeerKey {
     }
 }
 
-/// What our identities are made of, and P-256 for those that other tools may bring one day.
+/// Signature schemes: the one of our identities, and P-256 for those that other tools may bring one day.
 fn schemes() -> Vec<SignatureScheme> {
     vec![SignatureScheme::ED25519, SignatureScheme::ECDSA_NISTP256_SHA256]
 }

@@ -1,7 +1,8 @@
 //! The door: which peer may send which control message to a process.
 //!
-//! The peer at the other end of a control link has proved its key and nothing else. What it may send follows from how the link came to
-//! be ([`Role`]): one exhaustive match, so that a new message does not compile without a rule.
+//! The peer at the other end of a control link has proved its key and nothing else. A link may send what its role
+//! allows, which follows from how it came to be ([`Role`]): one exhaustive match, so that a new message does not
+//! compile without a rule.
 //!
 //! | Role | May send |
 //! |---|---|
@@ -26,7 +27,7 @@ pub enum Role {
     Controller,
     /// A source that this process has dialled, to fetch from it without a controller elsewhere.
     Source,
-    /// Whoever has dialled this process.
+    /// A peer that has dialled this process.
     Caller,
 }
 
@@ -143,7 +144,7 @@ impl Peer {
         }
     }
 
-    /// Whoever is no controller of this node may have flows to itself, and to nobody else.
+    /// Peers that are not a controller of this node may make flows to themselves, and to nobody else.
     fn may_make(&self, push: &Push) -> Result<(), Refused> {
         self.speaks_for(push.receiver)?;
         match push.role {
@@ -154,8 +155,9 @@ impl Peer {
         }
     }
 
-    /// Takes out of a message that may be said what its sender cannot know: of the addresses to which a caller wants to be sent, those
-    /// that are not its own by the word of this link. What is sent to such an address waits for its answer (docs/decisions/0030).
+    /// Takes out of a permitted message what its sender cannot know: of the addresses to which a caller wants to be
+    /// sent, those that are not its own by the word of this link. Packets to such an address wait for its answer
+    /// (docs/decisions/0030).
     pub fn narrow(&self, control: &mut Control) {
         if let (Role::Caller, Control::Source(ToSource::Push(push))) = (self.role, control) {
             let own = self.at.ip().to_canonical();

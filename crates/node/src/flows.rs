@@ -14,7 +14,7 @@ use headwater_machine::SortedMap;
 use headwater_units::{FlowId, FlowKey};
 use headwater_wire::{Body, Datagram, HeaderKey, Parsed, parse, parse_trimmed};
 
-/// Keys of so many ended flows of the source are kept, so that a repeated FIN is understood.
+/// Number of ended flows of the source whose keys are kept, so that a repeated FIN is understood.
 const RETIRED: usize = 256;
 
 /// The flows of a node.
@@ -58,7 +58,7 @@ pub enum For {
 /// A datagram that may be handed to a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Read<'a> {
-    /// What it says.
+    /// Its content.
     pub datagram: Datagram,
     /// A symbol's bytes.
     pub payload: &'a [u8],
@@ -137,8 +137,8 @@ impl Flows {
         Ok(Read { datagram, payload, whose: owner.gets(from) })
     }
 
-    /// For whom something is that the network has brought by this flow, where networks only bring what the other end has sent: in a
-    /// simulation.
+    /// The owner of a datagram that the network has brought by this flow, where networks only bring what the other end
+    /// has sent: in a simulation.
     ///
     /// # Errors
     /// [`Unread`]

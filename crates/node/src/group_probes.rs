@@ -47,30 +47,30 @@ pub enum GroupAction<G, A> {
         flow: FlowId,
         /// The key.
         key: HeaderKey,
-        /// What to send.
+        /// The packet to send.
         probe: Probe,
     },
     /// Answer a probe.
     Answer {
-        /// Whoever asked.
+        /// The asker.
         to: A,
         /// The flow of this node's answers.
         flow: FlowId,
         /// The key.
         key: HeaderKey,
-        /// What to send.
+        /// The packet to send.
         ack: ProbeAck,
     },
     /// A probing is over.
     Heard {
-        /// Which.
+        /// The probe.
         id: ProbeId,
         /// Members that have answered, by their flows, in the order of their answers.
         members: Vec<FlowId>,
     },
 }
 
-/// What a node asks, and answers, about groups. `G` is a group, `A` the address of a node. After each call,
+/// Questions and answers of a node about multicast groups. `G` is a group, `A` the address of a node. After each call,
 /// [`GroupProbes::poll`] until it has nothing more.
 pub struct GroupProbes<G, A> {
     config: GroupProbesConfig,
@@ -123,7 +123,7 @@ impl<G: Clone, A> GroupProbes<G, A> {
         self.out.pop_front()
     }
 
-    /// Answers whoever probes on the flow `asked`, on the flow `own`.
+    /// Answers probes on the flow `asked`, on the flow `own`.
     pub fn answer(&mut self, asked: &FlowSecret, own: &FlowSecret) {
         if self.answers.len() < MAX_ANSWERED {
             let answer =
@@ -230,7 +230,7 @@ mod tests {
         bytes
     }
 
-    /// The probes that one node sends now, as they travel, and who has been heard where it is over.
+    /// The probes that one node sends now, as they travel, and the members heard where it is over.
     fn said(node: &mut Probes) -> (Vec<Sent>, Vec<Vec<FlowId>>) {
         let (mut sent, mut heard) = (Vec::new(), Vec::new());
         while let Some(action) = node.poll() {

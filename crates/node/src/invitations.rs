@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 use headwater_units::PathId;
 use headwater_wire::{Fetched, Invitation, ToNode};
 
-/// Number of finished invitations to remember, so that one that is said again is answered and not fetched again.
+/// Number of finished invitations to remember, so that a repeated one is answered and not fetched again.
 const REMEMBERED: usize = 256;
 
 /// An action about invitations.
@@ -48,7 +48,7 @@ impl Invitations {
         self.strangers
     }
 
-    /// Something is said of casts by this link. False if it is by no link that may.
+    /// Handles a message about casts by this link. False if it is by no link that may.
     pub fn on_control(&mut self, path: PathId, control: ToNode) -> bool {
         if path != self.controller {
             self.strangers += 1;

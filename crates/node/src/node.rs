@@ -47,7 +47,7 @@ const BY_TREE: PathId = PathId(0);
 
 /// A packet of a tree, as a driver keeps it. It is cloned where the tree branches.
 pub trait Parcel: Clone {
-    /// What it says, if it was made under this key, and how long its payload is.
+    /// Content of the datagram and length of its payload, if it was sealed with this key.
     fn open(&self, key: &HeaderKey) -> Option<(Datagram, usize)>;
     /// One hop more, of an interest ([`headwater_wire::count_hop`]).
     fn count_hop(&mut self);
@@ -124,9 +124,10 @@ pub struct Node<S, R, P, A> {
     probes: GroupProbes<PathId, A>,
     /// When trees or probes have something to do by themselves.
     rarely_due: Option<Time>,
-    /// What trees have for the receivers, until these can be told.
+    /// Packets from trees, until the receivers can be told.
     delivered: VecDeque<(FlowId, P)>,
-    /// What the receivers were told last is of this parcel, if it is not of a datagram that the driver has at hand.
+    /// The parcel that the last command to the receivers belongs to, if it is not from a datagram that the driver has
+    /// at hand.
     parcel: Option<P>,
     out: VecDeque<NodeAction<P, A>>,
     stats: NodeStats,
@@ -206,8 +207,8 @@ where
         self.stats
     }
 
-    /// Whether a fetch was accepted for whom headers of trimmed symbols are of use: all but those of overlays and trees, whose senders know by
-    /// ACKs and interests what is missing.
+    /// Whether a fetch was accepted that can use headers of trimmed symbols: all but those of overlays and trees, whose
+    /// senders know by ACKs and interests what is missing.
     pub fn wants_trimmed(&self) -> bool {
         self.wants_trimmed
     }
@@ -352,7 +353,7 @@ where
     pub fn on_control(&mut self, now: Time, path: PathId, control: Control) {
         match control {
             Control::Node(order) => {
-                // What is about something else is for nobody here.
+                // An order about something else is for nobody here.
                 self.stats.strays += u64::from(self.trees.on_control(now, path, order).is_some());
                 self.plan_rare();
             }
@@ -415,7 +416,8 @@ where
         }
     }
 
-    /// Nothing that is not held is passed on any more: whoever is served is told, and so are controllers, so that others serve it.
+    /// Nothing that is not held is passed on any more: receivers that are served are told, and so are controllers, so
+    /// that others serve them.
     pub fn hand_over(&mut self, now: Time) {
         for object in self.passing_on.hand_over() {
             self.end_passing_on(now, object);
@@ -429,7 +431,7 @@ where
 
     // ---- groups
 
-    /// From now on answers whoever probes on the flow `asked`, on the flow `own`.
+    /// From now on answers probes on the flow `asked`, on the flow `own`.
     pub fn answer_probes(&mut self, asked: &FlowSecret, own: &FlowSecret) {
         self.probes.answer(asked, own);
     }

@@ -36,7 +36,7 @@ pub enum Unreadable {
     Neither,
 }
 
-/// What a node holds and receives, and which of it others are served with.
+/// Objects that a node holds or receives, and those of them that it serves to others.
 #[derive(Debug, Default)]
 pub struct PassingOn {
     held: BTreeSet<ObjectId>,
@@ -59,7 +59,7 @@ struct Partly {
     beyond: BTreeSet<u32>,
 }
 
-/// The source is told of every so many symbols.
+/// Number of symbols after which the source is told of them.
 const STEP: u32 = 8;
 
 impl PassingOn {
@@ -104,7 +104,8 @@ impl PassingOn {
 
     // ---- fetches
 
-    /// A fetch begins, or goes on with symbols of another size: its object may be passed on from now on. What to tell the source.
+    /// A fetch begins, or goes on with symbols of another size: its object may be passed on from now on. Returns the
+    /// command for the source.
     pub fn begin(&mut self, fetch: FetchId, have: &[BlockIndex]) -> Option<Box<Relaying>> {
         let Cut { object, bytes, symbol_size } = self.cut(fetch)?;
         if self.held.contains(&object) {
@@ -114,7 +115,7 @@ impl PassingOn {
         Some(Box::new(Relaying { object, bytes, symbol_size, have: have.to_vec() }))
     }
 
-    /// A symbol was kept. What to tell the source.
+    /// A symbol was kept. Returns the command for the source.
     #[inline]
     pub fn kept(&mut self, fetch: FetchId, symbol: SymbolId) -> Option<SourceCommand> {
         if self.flows.is_empty() {
@@ -140,15 +141,16 @@ impl PassingOn {
         (told(below) > told(before)).then_some(arriving(object, what))
     }
 
-    /// What was here of a block is verified, or thrown away, and cannot be read meanwhile. What to tell the source.
+    /// Withdraws the readable part of a block, which was verified or thrown away and cannot be read meanwhile. Returns
+    /// the command for the source.
     fn withdraw_part(&mut self, fetch: FetchId, block: BlockIndex) -> Option<SourceCommand> {
         self.partly.remove(&(fetch, block))?;
         let object = self.cut(fetch)?.object;
         Some(arriving(object, Arriving::Partly { block, below: Esi(0) }))
     }
 
-    /// The symbols of a block cannot be read any more: it is decoded, or begins anew, or all does. What to tell the source, of one block
-    /// after the other.
+    /// The symbols of a block cannot be read any more: it is decoded, or begins anew, or all does. Returns the command
+    /// for the source, of one block after the other.
     pub fn withdraw_parts(&mut self, fetch: FetchId, event: &ReceiverEvent) -> Option<SourceCommand> {
         match *event {
             ReceiverEvent::Decode { block } | ReceiverEvent::Discard { block } => {
@@ -173,7 +175,7 @@ impl PassingOn {
             ReceiverEvent::Failed(_) => true,
             ReceiverEvent::Ended => {
                 self.fetches.remove(&fetch);
-                // Whoever is served with it can wait until it is held.
+                // Receivers that are served with it can wait until it is held.
                 self.flows.values().all(|its| *its != object)
             }
             _ => false,
@@ -181,20 +183,21 @@ impl PassingOn {
         (is_over && self.coming.remove(&object)).then_some(object)
     }
 
-    /// A worker has dealt with a block. What to tell the source.
+    /// A worker has dealt with a block. Returns the command for the source.
     pub fn on_command(&self, fetch: FetchId, command: &ReceiverCommand) -> Option<SourceCommand> {
         let ReceiverCommand::BlockDecoded { block } = *command else { return None };
         let object = self.cut(fetch)?.object;
         self.coming.contains(&object).then_some(arriving(object, Arriving::Whole(block)))
     }
 
-    /// Objects that are passed on no more, since the node hands over: whoever is served with them turns to others.
+    /// Objects that are passed on no more, since the node hands over: receivers that are served with them turn to
+    /// others.
     pub fn hand_over(&mut self) -> impl Iterator<Item = ObjectId> + use<> {
         std::mem::take(&mut self.coming).into_iter()
     }
 }
 
-/// What tells the source how an object comes.
+/// The command that tells the source how an object comes in.
 pub(crate) fn arriving(object: ObjectId, what: Arriving) -> SourceCommand {
     SourceCommand::Arriving { object, what }
 }

@@ -10,9 +10,9 @@ use headwater_machine::Packet;
 use headwater_units::{Duration, FlowId, ObjectId, Time};
 use headwater_wire::{Body, Control, ToController, ToReceiver};
 
-/// A receiver that reports at least so often is one of few.
+/// Longest reporting interval of a receiver that counts as one of few.
 const OFTEN: Duration = Duration::from_millis(100);
-/// A flow is reported on once while a receiver reports so often.
+/// Number of reports of a receiver for one report on the flow.
 const RATIO: u64 = 10;
 /// Number of objects to remember of which few reports are wanted.
 const REMEMBERED: usize = 64;

@@ -38,10 +38,10 @@ const MAX_TREES: usize = 4096;
 const MAX_STORE: Bytes = Bytes::mib(16);
 /// Shortest time between two heartbeats, however short the one that a controller asks for: 10 ms.
 const MIN_HEARTBEAT: Duration = Duration::from_millis(10);
-/// A tree on which no neighbour was heard for this long is forgotten.
+/// Silence of all neighbours after which a tree is forgotten.
 const FORGET_AFTER: Duration = Duration::from_secs(60);
-/// The controller is told this often that this node does as its order says: a controller that does not know of the tree, as after a
-/// restart, ends it.
+/// Interval at which the controller is told that this node does as its order says: a controller that does not know of
+/// the tree, as after a restart, ends it.
 const CONFIRM_EVERY: Duration = Duration::from_secs(5);
 
 /// An action about trees.
@@ -51,21 +51,21 @@ pub enum TreeAction<P> {
     Forward {
         /// The node's data socket.
         to: SocketAddr,
-        /// What to send.
+        /// The packet to send.
         packet: P,
     },
     /// Hand a packet to this node's receivers.
     Deliver {
         /// Its tree.
         tree: FlowId,
-        /// What they get.
+        /// The packet for the receivers.
         packet: P,
     },
     /// Hand a packet to this node's source.
     Ask {
         /// Its tree.
         tree: FlowId,
-        /// What the source gets.
+        /// The packet for the source.
         packet: P,
     },
     /// Let this node's source send on a tree: its flow of that name has a path now.
@@ -82,23 +82,23 @@ pub enum TreeAction<P> {
     },
     /// Send a datagram of the control class that another node has made, as it is.
     Signal {
-        /// Where to.
+        /// Destination.
         to: SocketAddr,
         /// The datagram.
         datagram: Arc<[u8]>,
     },
     /// Answer a signal, under the key of this node's answers ([`Trees::answer_key`]).
     Answer {
-        /// Where to.
+        /// Destination.
         to: SocketAddr,
-        /// What it says.
+        /// The answer.
         answer: Signalled,
     },
     /// Say something to a controller.
     Tell {
         /// Its link.
         controller: PathId,
-        /// What to say.
+        /// The message.
         control: ToController,
     },
 }
@@ -195,7 +195,7 @@ impl<P: Clone> Trees<P> {
 
     // ---- orders
 
-    /// What a controller says of trees, by this link; gives back what is about something else.
+    /// Handles a controller's order about trees that came by this link; gives back an order about something else.
     pub fn on_control(&mut self, now: Time, path: PathId, control: ToNode) -> Option<ToNode> {
         match control {
             ToNode::InstallTree(order) => self.install(now, path, *order),
@@ -319,7 +319,7 @@ impl<P: Clone> Trees<P> {
         self.signal(now);
     }
 
-    /// Tells neighbours that this node is there, and the controller whom it does not hear of.
+    /// Tells neighbours that this node is there, and the controller which of them it does not hear.
     fn heartbeat(&mut self, now: Time) {
         let mut forgotten = Vec::new();
         for (&tree, relay) in self.relays.iter_mut() {
@@ -374,7 +374,7 @@ impl<P: Clone> Trees<P> {
         true
     }
 
-    /// What this node's own source or receivers say on a tree; `bytes` is its length.
+    /// Sends a packet of this node's own source or receivers into a tree; `bytes` is its length.
     pub fn from_here(&mut self, tree: FlowId, body: &Body, bytes: Bytes, packet: P) {
         let (Some(word), Some(relay)) = (TreeWord::of(body), self.relays.get_mut(&tree)) else { return };
         let from = match word {

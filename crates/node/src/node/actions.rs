@@ -1,4 +1,4 @@
-//! What a node has its driver do.
+//! Actions that a node requests from its driver.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use crate::ProbeId;
 pub enum NodeAction<P, A> {
     /// Send a datagram of a flow, under its key ([`Node::key`](super::Node::key)).
     Transmit {
-        /// Who says it.
+        /// The part of the node that sends it.
         by: By,
-        /// What to send.
+        /// The packet to send.
         packet: Packet,
     },
     /// Say this over a control link.
     Tell {
-        /// Who says it.
+        /// The part of the node that sends it.
         by: By,
-        /// Which.
+        /// The path.
         path: PathId,
-        /// What to say.
+        /// The message.
         control: Box<Control>,
     },
     /// Keep the payload of a symbol.
@@ -38,10 +38,10 @@ pub enum NodeAction<P, A> {
         /// The parcel that brought it; `None`: the datagram that was handed in last.
         parcel: Option<P>,
     },
-    /// Something about a fetch. What it asks for is answered by [`Node::tell_fetch`](super::Node::tell_fetch), a path at once.
+    /// Something about a fetch. [`Node::tell_fetch`](super::Node::tell_fetch) answers its requests, a path at once.
     Fetch(FetchId, ReceiverEvent),
-    /// Something about what is sent. What it asks for is answered by [`Node::tell_source`](super::Node::tell_source); a path at once,
-    /// if the driver knows one.
+    /// Something about what is sent. [`Node::tell_source`](super::Node::tell_source) answers its requests; a path at
+    /// once, if the driver knows one.
     Source(SourceEvent),
     /// A fetch's object is passed on while it comes: each block that is whole may be asked for by [`SourceEvent::Prepare`].
     Coming {
@@ -59,7 +59,7 @@ pub enum NodeAction<P, A> {
     Spoiled {
         /// The object.
         object: ObjectId,
-        /// What has become of it.
+        /// The change in the copy.
         how: Spoiled,
     },
     /// The source sends on a tree from here: give it a path that leads nowhere else, at once.
@@ -74,12 +74,12 @@ pub enum NodeAction<P, A> {
     Forward {
         /// The node.
         to: A,
-        /// What to send.
+        /// The packet to send.
         parcel: P,
     },
     /// Send a datagram of the control class that another node has made, as it is.
     Signal {
-        /// Where to.
+        /// Destination.
         to: A,
         /// The datagram.
         datagram: Arc<[u8]>,
@@ -88,7 +88,7 @@ pub enum NodeAction<P, A> {
     Send(Box<SingleDatagram<A>>),
     /// A probing is over.
     Heard {
-        /// Which.
+        /// The probe.
         id: ProbeId,
         /// Members that have answered, by their flows, in the order of their answers.
         members: Vec<FlowId>,
@@ -103,19 +103,19 @@ pub enum By {
     /// The receivers; which fetch, they say themselves
     /// ([`Receivers::speaker`](headwater_transport::receiver::Receivers::speaker)).
     Receivers,
-    /// What stands between them.
+    /// The node itself, which stands between them.
     Node,
 }
 
 /// A datagram of no flow that a source or receivers have.
 pub struct SingleDatagram<A> {
-    /// Where to.
+    /// Destination.
     pub to: To<A>,
     /// Its flow.
     pub flow: FlowId,
     /// Key of the flow.
     pub key: HeaderKey,
-    /// What to say.
+    /// The message.
     pub body: Body,
 }
 

@@ -175,7 +175,7 @@ where
         })
     }
 
-    /// What came for the receivers by a tree, or was kept in it at this node.
+    /// Delivers a packet that came for the receivers by a tree, or was kept in the tree at this node.
     fn deliver(&mut self, now: Time, tree: FlowId, parcel: P) {
         let (Some(key), Some(symbol_size)) = (self.trees.key(tree), self.trees.symbol_size(tree)) else {
             return;

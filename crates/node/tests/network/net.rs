@@ -52,7 +52,7 @@ impl Parcel for Passed {
 
 pub(crate) type Machine = Node<Source, Receivers, Passed, SocketAddr>;
 
-/// Where a flow comes from, for whom, and as what.
+/// Source, receiver and role of a flow.
 #[derive(Clone)]
 pub(crate) struct Leg {
     pub(crate) flow: FlowId,
@@ -61,7 +61,7 @@ pub(crate) struct Leg {
     pub(crate) role: FlowRole,
 }
 
-/// What is on its way, and between whom.
+/// A message on its way, and its two ends.
 #[derive(Clone)]
 struct Sent {
     from: usize,
@@ -90,9 +90,9 @@ pub(crate) struct Host {
     pub(crate) sent: u64,
     /// Of those, symbols that left before all of the object was here.
     pub(crate) sent_early: u64,
-    /// What was said of passing the object on.
+    /// Whether it was said that the object is passed on.
     pub(crate) coming: bool,
-    /// What controllers were told.
+    /// Messages to controllers.
     pub(crate) told: Vec<Control>,
 }
 
@@ -258,7 +258,7 @@ impl Net {
         while let Some(action) = self.hosts[host].node.poll(now, room) {
             self.act(host, action, payload);
         }
-        // What is wanted now waits for room: it is said when that is free.
+        // Packets that are wanted now wait for room: they leave when there is some.
         let wake = self.hosts[host].node.wake(room).filter(|at| *at > now);
         self.network.wake(host, wake);
     }
@@ -317,7 +317,7 @@ impl Net {
         }
     }
 
-    /// What is sent is here.
+    /// Notes a sent symbol, and checks that it is here.
     fn note_sent(&mut self, host: usize, datagram: &Datagram) {
         let Body::Symbol(SymbolHeader { symbol, .. }) = datagram.body else { return };
         let (blocks, it) = (self.geometry().layout().block_count() as usize, &mut self.hosts[host]);
