@@ -5,8 +5,9 @@
 
 use headwater_units::Bytes;
 
-/// Spare buffers of all flows together are at most so much: the blocks of the usual size that one receiver may have under
-/// way (`ReceiverConfig::blocks_in_flight`). Where hashing lags behind for a moment, as many are needed again and again.
+/// Most bytes of the spare buffers of all flows together: the blocks of the usual size that one receiver may have under
+/// way (`ReceiverConfig::blocks_in_flight`). Where hashing lags behind for a moment, as many are needed again and
+/// again.
 const MOST: Bytes = Bytes::mib(64);
 
 /// Below that, looking for what the system could have back costs more than it is worth: a small object is over in less time.

@@ -43,7 +43,7 @@ use snapshots::Snapshots;
 use sockets::Sockets;
 pub(crate) use watched::{ReceiversHere, SourceHere};
 
-/// What others ask of the data thread.
+/// Orders to the data thread.
 pub(crate) enum Order {
     Control { path: PathId, control: Control },
     Hold { object: ObjectId, file: Arc<SourceFile> },
@@ -282,7 +282,7 @@ impl Engine {
         }
     }
 
-    /// Whoever takes the blocks of a fetch has come on: the node hears of those that were held back.
+    /// The consumer of a fetch's blocks has caught up: the node hears of the blocks that were held back.
     fn go_on(&mut self, now: Time, id: FetchId) {
         let ready = self.fetches.running.get_mut(&id).map(|it| it.go_on()).unwrap_or_default();
         for block in ready {

@@ -11,10 +11,11 @@ use headwater_units::{Duration, Time};
 
 /// Rounds are counted over this.
 const SPAN: Duration = Duration::from_millis(10);
-/// The thread rests from so many rounds in a rest on, and until there are so few.
+/// Number of rounds in a rest from which on the thread rests, and below which it stops.
 const MANY: f64 = 1.0;
 const FEW: f64 = 0.25;
-/// With so many datagrams in it there are many in each round anyway, and both ends are busy: 2.4 Gbit/s in packets of 1500 B.
+/// Number of datagrams in it from which on there are many in each round anyway, and both ends are busy: 2.4 Gbit/s in
+/// packets of 1500 B.
 const CROWDED: u64 = 2000;
 /// A rest is at most this.
 const LONGEST: Duration = Duration::from_millis(8);
@@ -36,8 +37,8 @@ pub(crate) struct InterruptModeration {
 }
 
 impl InterruptModeration {
-    /// A round is over, and the socket has moved so many `datagrams` since it was opened. For how long to rest before the next;
-    /// `slack` says what the machines can bear.
+    /// Notes that a round is over, and that the socket has moved `datagrams` since it was opened. For how long to rest
+    /// before the next; `slack` says what the machines can bear.
     pub(crate) fn after_round(
         &mut self,
         now: Time,
@@ -72,7 +73,8 @@ mod tests {
         Duration::from_micros(us)
     }
 
-    /// Rounds of a thread that always has something to do after so long, over 100 ms; of these, the rests of the last 50 ms.
+    /// Rounds of a thread that always has something to do after that time, over 100 ms; of these, the rests of the last
+    /// 50 ms.
     fn rests(
         moderation: &mut InterruptModeration,
         every: Duration,
@@ -81,7 +83,7 @@ mod tests {
         rests_among(moderation, every, slack, 30_000)
     }
 
-    /// With so many datagrams a second.
+    /// With this many datagrams a second.
     fn rests_among(
         moderation: &mut InterruptModeration,
         every: Duration,

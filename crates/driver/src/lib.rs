@@ -97,25 +97,25 @@ pub enum NodeEvent {
         flow: FlowId,
         /// The object.
         object: ObjectId,
-        /// To whom.
+        /// The receiver.
         receiver: NodeId,
     },
     /// The flow is over.
     Sent(FlowId),
 }
 
-/// What the data thread counted, refreshed ten times a second while it is busy.
+/// Counters of the data thread, refreshed ten times a second while it is busy.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// By fetch.
     pub receivers: BTreeMap<FetchId, ReceiverStats>,
     /// Flows that this node sends.
     pub flows: Vec<source::FlowStats>,
-    /// What became of those that it has sent.
+    /// Totals of the flows that it has sent.
     pub sources: SourceStats,
     /// The socket.
     pub socket: SocketStats,
-    /// What the kernel does for the socket; nothing before the first refresh.
+    /// Kernel offloads of the socket; nothing before the first refresh.
     pub offload: Offload,
     /// Whether it does so when it matters.
     pub merging: Merging,
@@ -128,7 +128,7 @@ pub struct Snapshot {
     /// Whether those are seen whose UDP length the switch has left as it was; else only those that it has repaired. Not before a fetch
     /// has a use for them.
     pub sees_trimmed: bool,
-    /// Symbols came of flows whose receivers pull, for whom a trimmed symbol is the sign to ask for another.
+    /// Symbols have come of flows whose receivers pull: to these, a trimmed symbol is the sign to ask for another.
     pub pulls: bool,
     /// Symbols dropped on purpose.
     pub dropped_on_purpose: u64,
@@ -155,7 +155,7 @@ pub struct Node {
 const LARGEST_PAYLOAD: u64 = 9216 - 28;
 /// Where the route's MTU is not known: Ethernet with IPv6.
 const UNKNOWN_PAYLOAD: u64 = 1500 - 48;
-/// What a buffered packet counts against the socket's buffer beside its bytes.
+/// Bytes that a buffered packet counts against the socket's buffer beside its own.
 const PACKET_RECORD: u64 = 640;
 
 impl Node {
@@ -230,7 +230,7 @@ impl Node {
         self.data
     }
 
-    /// What to do about socket buffers that the kernel clipped.
+    /// Advice about socket buffers that the kernel clipped.
     pub fn buffer_hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
@@ -278,7 +278,7 @@ impl Node {
         self.order(Order::Start { id, wanted, have, sink });
     }
 
-    /// Whoever takes a fetch's blocks from its sink has come on, after [`BlockSink::is_ahead`].
+    /// The consumer of a fetch's blocks has caught up, after [`BlockSink::is_ahead`].
     pub fn go_on(&self, id: FetchId) {
         self.order(Order::GoOn { id });
     }
@@ -288,8 +288,8 @@ impl Node {
         self.order(Order::Cancel { id });
     }
 
-    /// What this node has received and does not hold it passes on no longer: those who are served by it turn to others, and
-    /// controllers hear of it too.
+    /// Stops passing on objects that this node has received and does not hold: their receivers turn to other sources,
+    /// and controllers hear of it too.
     pub async fn hand_over(&self) {
         let (done, answer) = oneshot::channel();
         self.order(Order::HandOver { done });
@@ -339,7 +339,7 @@ impl Node {
         }
     }
 
-    /// From now on answers whoever probes a group on the flow `asked`, on the flow `own`.
+    /// From now on answers probes of a group on the flow `asked`, on the flow `own`.
     pub fn answer_probes(&self, asked: FlowSecret, own: FlowSecret) {
         self.order(Order::AnswerProbes { asked, own });
     }

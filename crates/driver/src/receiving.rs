@@ -21,7 +21,7 @@ pub trait BlockSink: Send + Sync {
     /// [`StoreError::BlockMismatch`] if it is not the object's; anything else ends the task.
     fn keep(&self, block: BlockIndex, bytes: &[u8]) -> Result<(), StoreError>;
 
-    /// Reads a block that was kept, for others to whom it is passed on.
+    /// Reads a block that was kept, to pass it on to others.
     ///
     /// # Errors
     /// [`StoreError::BlockMissing`] if it was not, or is not kept where it could be read; or the disk's.
@@ -30,14 +30,14 @@ pub trait BlockSink: Send + Sync {
         Err(StoreError::BlockMissing { block })
     }
 
-    /// Whether a block that was kept is so far ahead of whoever takes the blocks that no more should come for now. The machine then hears
-    /// of it only after [`super::Node::go_on`], and until then the block counts as one that waits for the disk.
+    /// Whether a block that was kept is so far ahead of its consumer that no more should come for now. The machine then
+    /// hears of it only after [`super::Node::go_on`], and until then the block counts as one that waits for the disk.
     fn is_ahead(&self, _block: BlockIndex) -> bool {
         false
     }
 }
 
-/// Events of a fetch, for whoever asked for the object.
+/// Events of a fetch, for the asker.
 #[derive(Debug)]
 pub enum FetchEvent {
     /// The controller accepted, perhaps for the second time and with smaller symbols; answer with
@@ -89,7 +89,7 @@ pub(crate) enum Assembled {
     Broken(StoreError),
 }
 
-/// A worker's result, of a block of a task that has begun so often.
+/// A worker's result, of a block of a task, with the number of times that the task had begun.
 pub(crate) struct Finished {
     begun: u32,
     assembled: Assembled,
@@ -143,7 +143,7 @@ impl Receiving {
         self.geometry.map(|g| g.symbol_size())
     }
 
-    /// What a timeline calls its flows: the object, while it is known and still coming.
+    /// Object that names its flows in a timeline, while it is known and still coming.
     pub(crate) fn watched(&self) -> Option<ObjectId> {
         self.object.filter(|_| !self.over)
     }
@@ -210,7 +210,7 @@ impl Receiving {
         })
     }
 
-    /// Keeps what the machine would hear of a block to itself, if the block is too far ahead of whoever takes them.
+    /// Keeps what the machine would hear of a block to itself, if the block is too far ahead of its consumer.
     pub(crate) fn holds_back(&mut self, command: &ReceiverCommand) -> bool {
         let ReceiverCommand::BlockDecoded { block } = *command else { return false };
         let is_ahead = self.sink.as_ref().is_some_and(|sink| sink.is_ahead(block));
@@ -226,7 +226,8 @@ impl Receiving {
         self.held_back.extract_if(.., |block| !sink.is_ahead(*block)).collect()
     }
 
-    /// What the machine must hear of a worker's result; nothing of a block of a task that has begun anew since, unless it is kept.
+    /// Command for the machine after a worker's result; none for a block of a task that has begun anew since, unless
+    /// the block is kept.
     pub(crate) fn on_assembled(
         &mut self,
         block: BlockIndex,

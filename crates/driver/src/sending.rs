@@ -27,7 +27,7 @@ struct Sending {
 #[derive(Default)]
 pub(crate) struct Sources {
     files: BTreeMap<ObjectId, Arc<SourceFile>>,
-    /// Objects that are being received: where their blocks are, as long as whoever fetches them has them.
+    /// Objects that are being received: where their blocks are, as long as the fetch has them.
     coming: BTreeMap<ObjectId, Weak<dyn BlockSink>>,
     flows: SortedMap<FlowId, Box<Sending>>,
     /// Flows that send the same block share its bytes.

@@ -106,7 +106,7 @@ where
 
     fn poll(&mut self, now: Time) -> Output<M::Event> {
         if self.tape.is_none() {
-            // Straight to whoever asked: to look at an output on its way costs as much as to make it.
+            // Straight to the caller: to look at an output on its way costs as much as to make it.
             return self.machine.poll(now);
         }
         let output = self.machine.poll(now);
@@ -136,14 +136,14 @@ pub enum ReplayError {
     Differs {
         /// Number of the step, from zero.
         step: u64,
-        /// What the record says.
+        /// Output in the record.
         recorded: String,
-        /// What happened now.
+        /// Output of the replay.
         now: String,
     },
 }
 
-/// What was played.
+/// Totals of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Replayed {
     /// Inputs handed in.

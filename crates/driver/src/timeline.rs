@@ -316,7 +316,7 @@ mod tests {
         Time::from_nanos(ms * MS)
     }
 
-    /// What a timeline of 10 ms writes: time in ms of the shared clock, flow, quantity, value.
+    /// Rows that a timeline of 10 ms writes: time in ms of the shared clock, flow, quantity, value.
     fn written(act: impl FnOnce(&mut Timeline)) -> Vec<(u64, u64, String, f64)> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.csv");

@@ -135,7 +135,7 @@ impl<R> Desk<R> {
         results.done.push(result);
         let first = results.done.len() == 1;
         drop(results);
-        // Whoever put in the first has woken the data thread, and it takes all of them.
+        // The worker that put in the first has woken the data thread, and that takes all of them.
         if first {
             self.waker.wake();
         }

@@ -1,5 +1,5 @@
-//! What the standard library does not say about files: free space, holes, clones, durable and exclusive renames; and what
-//! its errors mean here.
+//! File system functions that the standard library lacks: free space, holes, clones, durable and exclusive renames; and
+//! the meaning of its errors here.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -15,7 +15,8 @@ use crate::StoreError;
 /// How much is copied at a time, by hand.
 const COPY_SIZE: usize = 1 << 20;
 
-/// What an ordinary user may still write on the file system of `path` (or of its folder, where `path` is not there).
+/// Bytes that an ordinary user may still write on the file system of `path` (or of its folder, where `path` is not
+/// there).
 ///
 /// None where the file system does not say.
 pub(crate) fn free_space(path: &Path) -> Option<Bytes> {

@@ -1,4 +1,4 @@
-//! What can go wrong, said so that the reader knows what to do next.
+//! Errors of the store, worded so that the reader knows what to do next.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,11 +13,11 @@ pub enum StoreError {
     /// The operating system refused something that no other variant describes.
     #[error("cannot {doing} {}: {source}", path.display())]
     Io {
-        /// What was tried, as a verb: "read", "create".
+        /// The operation, as a verb: "read", "create".
         doing: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// No room (ENOSPC or the user's disk quota). Nothing that was finished is lost.
@@ -28,9 +28,9 @@ pub enum StoreError {
     DiskFull {
         /// Where the bytes should have gone.
         path: PathBuf,
-        /// What is still to be written.
+        /// Bytes still to be written.
         needed: Bytes,
-        /// What the file system says is free, where it says so.
+        /// Free bytes by the file system's account, where it has one.
         free: Option<Bytes>,
     },
     /// The object does not fit the store's quota. Nothing was stored, nothing was removed.
@@ -40,9 +40,9 @@ pub enum StoreError {
     QuotaExceeded {
         /// The limit.
         quota: Bytes,
-        /// What stored objects and running puts take.
+        /// Bytes of stored objects and of running puts.
         used: Bytes,
-        /// What this put needs on top.
+        /// Bytes that this put needs on top.
         needed: Bytes,
     },
     /// Another process has it open: a daemon owns a store, a running `get` owns its partial file.
@@ -56,13 +56,13 @@ pub enum StoreError {
         "no object '{what}' in the store: `headwater ls` shows what is there; the beginning of an id needs 8 digits or more"
     )]
     NotFound {
-        /// What was asked for.
+        /// The object that was asked for.
         what: String,
     },
     /// The beginning of several ids.
     #[error("'{prefix}' is the beginning of {matches} object ids: give more digits")]
     Ambiguous {
-        /// What was asked for.
+        /// The prefix that was asked for.
         prefix: String,
         /// How many ids begin so.
         matches: usize,
@@ -94,7 +94,7 @@ pub enum StoreError {
     ObjectDamaged {
         /// The object.
         id: ObjectId,
-        /// What is wrong, with the path.
+        /// The problem, with the path.
         reason: String,
     },
     /// The index cannot be read as a database.
@@ -105,7 +105,7 @@ pub enum StoreError {
     IndexDamaged {
         /// The index file.
         path: PathBuf,
-        /// What the database said.
+        /// The database's error.
         reason: String,
     },
     /// A newer program has written to the index what this one cannot read.
@@ -124,7 +124,7 @@ pub enum StoreError {
     Index {
         /// The index file.
         path: PathBuf,
-        /// What the database said.
+        /// The database's error.
         reason: String,
     },
     /// A list of block hashes does not belong to the object.
@@ -132,7 +132,7 @@ pub enum StoreError {
     HashesMismatch {
         /// The object.
         id: ObjectId,
-        /// What does not fit.
+        /// The mismatch.
         reason: String,
     },
     /// The bytes of a block do not have the block's hash; they were not written.
@@ -190,7 +190,7 @@ pub enum StoreError {
     /// A folder, device, pipe or socket where a file was expected.
     #[error("{} is not a regular file", path.display())]
     NotAFile {
-        /// What was given.
+        /// The path as given.
         path: PathBuf,
     },
     /// It was told to stop. Nothing was stored.

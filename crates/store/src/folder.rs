@@ -11,7 +11,7 @@ use headwater_units::Bytes;
 use crate::manifest::{Entry, Kind, Manifest, Modified, check_count, check_target};
 use crate::{BlockHashes, StoreError};
 
-/// What is in a folder, before any file is read: enough to refuse it, and to say how much there is to hash.
+/// Content of a folder before any file is read: enough to refuse it, and to say how much there is to hash.
 #[derive(Clone, Debug)]
 pub struct FolderListing {
     root: PathBuf,
@@ -28,7 +28,7 @@ pub type HashFile<'a> = dyn FnMut(&Path, &mut dyn FnMut(Bytes)) -> Result<BlockH
 pub struct Skipped {
     /// The whole path.
     pub path: PathBuf,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -51,8 +51,9 @@ enum What {
 impl FolderListing {
     /// Walks a folder without following symbolic links.
     ///
-    /// What cannot go into a manifest is among the [`FolderListing::skipped`]: devices, pipes, sockets, and links that lead out of
-    /// the folder. Of modes only the permission bits are kept; owners and extended attributes are not.
+    /// Lists a folder. Entries that cannot go into a manifest are among the [`FolderListing::skipped`]: devices, pipes,
+    /// sockets, and links that lead out of the folder. Of modes only the permission bits are kept; owners and extended
+    /// attributes are not.
     /// # Errors
     /// [`StoreError::Io`], and [`StoreError::BadManifest`] if the folder has more entries than a manifest may.
     pub fn of(root: &Path) -> Result<Self, StoreError> {
@@ -113,7 +114,7 @@ impl FolderListing {
         Ok(())
     }
 
-    /// What cannot go into the manifest, in the order of the paths. Show this to the user.
+    /// Entries that cannot go into the manifest, in the order of the paths. Show this to the user.
     pub fn skipped(&self) -> &[Skipped] {
         &self.skipped
     }
@@ -125,9 +126,10 @@ impl FolderListing {
 
     /// Has every file hashed and makes the manifest of what was found.
     ///
-    /// `each` gets every file's path and whom to tell how much of it is hashed, and gives its hashes: by
-    /// [`SourceFile::hash`](crate::SourceFile::hash) or [`Store::put`](crate::Store::put). `progress` hears the bytes of all files
-    /// hashed so far. With `times` entries keep when they were last written to (see [`crate::manifest`] on what that costs).
+    /// `each` gets every file's path and a callback for how much of it is hashed, and gives its hashes: by
+    /// [`SourceFile::hash`](crate::SourceFile::hash) or [`Store::put`](crate::Store::put). `progress` hears the bytes
+    /// of all files hashed so far. With `times` entries keep when they were last written to (see [`crate::manifest`] on
+    /// what that costs).
     /// # Errors
     /// [`StoreError::Io`], [`StoreError::BadManifest`], and whatever `each` returns.
     pub fn scan(

@@ -4,9 +4,10 @@
 //! PARENT/.NAME.headwater-partial-0123456789abcdef/   the draft: finished files under their paths, unfinished ones as `Partial` keeps them
 //! PARENT/NAME/                                       appears by one rename
 //! ```
-//! The digits are the beginning of the manifest's id, so the draft of another version of the folder is another draft. Whoever works on
-//! a draft holds a lock on it. A folder that is replaced changes places with its draft in one step, and is removed then: a crash leaves
-//! the old one or the new one under the final name, and what is left under the hidden name goes with the next call.
+//! The digits are the beginning of the manifest's id, so the draft of another version of the folder is another
+//! draft. A process that works on a draft holds a lock on it. A folder that is replaced changes places with its draft
+//! in one step, and is removed then: a crash leaves the old one or the new one under the final name, and what is left
+//! under the hidden name goes with the next call.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -20,7 +21,7 @@ use headwater_units::{Bytes, ObjectId};
 use crate::manifest::{Kind, Manifest};
 use crate::{StoreError, disk, tree};
 
-/// What every hidden name has between the folder's name and the digits.
+/// Part of every hidden name, between the folder's name and the digits.
 const MARK: &str = ".headwater-partial-";
 /// Digits of the id in a hidden name.
 const DIGITS: usize = 16;
@@ -82,14 +83,15 @@ impl FolderDraft {
                 && !found.is_symlink()
                 && found.mode() & least != least
             {
-                // Whoever uses it next says why it cannot be used.
+                // The next user of the folder will say why it cannot be used.
                 _ = fs::set_permissions(&path, Permissions::from_mode(found.mode() & 0o777 | least));
             }
         }
     }
 
-    /// Gives the folder its final name, once every file of the manifest is in place: makes the links, sets the modes, removes what the
-    /// manifest does not name, has all of it on the disk first. What is under the final name is replaced only if `overwrite` is set.
+    /// Gives the folder its final name, once every file of the manifest is in place: makes the links, sets the modes,
+    /// removes what the manifest does not name, has all of it on the disk first. A file or folder under the final name
+    /// is replaced only if `overwrite` is set.
     ///
     /// # Errors
     /// [`StoreError::DestinationExists`], [`StoreError::Io`]; the draft stays for another call.
@@ -179,7 +181,7 @@ fn open_locked(path: &Path) -> Result<File, StoreError> {
         };
         disk::lock(&folder, path)?;
         let locked = folder.metadata().map_err(|e| StoreError::io("look at", path, e))?;
-        // Whoever had the lock before may just have given the folder its final name, or removed it.
+        // The last holder of the lock may just have given the folder its final name, or removed it.
         match path.symlink_metadata() {
             Ok(named) if (named.dev(), named.ino()) == (locked.dev(), locked.ino()) => return Ok(folder),
             _ => {}

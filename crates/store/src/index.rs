@@ -45,7 +45,7 @@ const CACHE_BYTES: usize = 8 << 20;
 /// How a `redb` file begins; zeros here mean that its creation never ended.
 const MAGIC_BYTES: usize = 9;
 
-/// What the index knows of one object, besides its hashes.
+/// The index's record of one object, besides its hashes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) size: Bytes,
@@ -55,7 +55,7 @@ pub(crate) struct Record {
     pub(crate) linked_modified: Option<(i64, i64)>,
 }
 
-/// What an object enters as.
+/// Names and flags of an object that enters the index.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entering<'a> {
     pub(crate) name: Option<(&'a str, NameStanding)>,

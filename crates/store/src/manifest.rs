@@ -63,7 +63,7 @@ pub struct Manifest {
 pub struct Entry {
     /// Relative to the folder, with `/` between components. Mostly UTF-8.
     pub path: OsString,
-    /// What it is.
+    /// Its type.
     pub kind: Kind,
     /// When it was last written to, if the manifest keeps that.
     pub modified: Option<Modified>,
@@ -78,7 +78,7 @@ pub struct Modified {
     pub nanos: u32,
 }
 
-/// What an entry is.
+/// Type of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
@@ -334,7 +334,7 @@ fn line_of(entry: &Entry) -> String {
     text
 }
 
-/// What stands in a field for text, or in the one for bytes.
+/// Splits a name into the two fields of an entry: text, or percent-encoded bytes if it is not UTF-8.
 fn text_or_bytes(bytes: &OsStr) -> (Option<String>, Option<String>) {
     match bytes.to_str() {
         Some(text) => (Some(text.to_owned()), None),

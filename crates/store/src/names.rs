@@ -1,4 +1,5 @@
-//! What a store knows of a name beside the object that it points at: which of all its holdings is the newest, and who agreed.
+//! Facts that a store keeps of a name beside the object that it points at: which of all its holdings is the newest, and
+//! who agreed.
 
 use headwater_units::{NodeId, ObjectId};
 use serde::{Deserialize, Serialize};
@@ -20,18 +21,18 @@ pub enum NameStanding {
 /// One name in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NameFacts {
-    /// What it points at.
+    /// Object that it points at.
     pub object: ObjectId,
     /// How often it was given to another object, from 1, as far as this store knows; it only rises.
     pub generation: u64,
-    /// Who gave it to the object, if a controller has said so.
+    /// Owner of the name, if a controller has said so.
     pub owner: Option<NodeId>,
     /// How it came to point there.
     pub standing: NameStanding,
 }
 
 impl NameFacts {
-    /// What becomes of a name that is pointed at an object, by what it was before.
+    /// New facts of a name that is pointed at an object, given the facts before.
     pub(crate) fn pointed(before: Option<NameFacts>, object: ObjectId, standing: NameStanding) -> NameFacts {
         let fresh = |generation| NameFacts { object, generation, owner: None, standing };
         match before {

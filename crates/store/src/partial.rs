@@ -32,10 +32,10 @@ use crate::{BlockHashes, BlockMap, SourceFile, StoreError};
 
 /// How often opening is tried again when the data file is renamed away between opening and locking it.
 const OPEN_ATTEMPTS: u32 = 8;
-/// So much is written out at a time: little is left for the end, and a disk that seeks is still busy with writing most of the time.
+/// Amount of data per write-out.
 const WRITE_OUT: Bytes = Bytes::mib(2);
 
-/// So much of a block of zeros is written: a page.
+/// Bytes written for a block of zeros: a page.
 const ZERO_MARK: usize = 4096;
 
 /// How far a resume is: for a progress bar.
@@ -200,8 +200,9 @@ impl Partial {
         Ok(self.have.insert(block))
     }
 
-    /// Has the disk begin with what was written, if that is enough to be worth it. For whoever will [`Partial::finish`] this: the last
-    /// sync then waits for the last blocks, not for the whole object. Returns at once unless the disk has more to do than it takes in.
+    /// Has the disk begin with what was written, if that is enough to be worth it. For a caller that will
+    /// [`Partial::finish`] this: the last sync then waits for the last blocks, not for the whole object. Returns at
+    /// once unless the disk has more to do than it takes in.
     pub fn write_out(&self) {
         let not_out = self.not_out.load(Ordering::Relaxed);
         // Of several threads one does it.
@@ -247,7 +248,7 @@ impl Partial {
     pub fn id(&self) -> ObjectId {
         self.spec.hashes.root()
     }
-    /// What was asked for; paths absolute, the range clipped to the object.
+    /// The specification as opened: paths absolute, the range clipped to the object.
     pub fn spec(&self) -> &PartialSpec {
         &self.spec
     }
@@ -256,7 +257,7 @@ impl Partial {
         &self.paths.data
     }
 
-    /// What must still be written until the end.
+    /// Bytes still to be written until the end.
     fn needed(&self) -> Bytes {
         let layout = self.spec.hashes.layout();
         let range = self.spec.range.as_ref().map_or(0, |r| r.end - r.start);
@@ -350,7 +351,7 @@ impl Partial {
     /// Returns what was taken; `progress` hears it block by block.
     ///
     /// # Errors
-    /// [`StoreError::DiskFull`]. What cannot be read is only not taken.
+    /// [`StoreError::DiskFull`]. A part that cannot be read is only not taken.
     pub fn fill_from(
         &self,
         source: &SourceFile,
@@ -371,7 +372,7 @@ impl Partial {
                 Err(_) => continue,
                 Ok(()) => {}
             }
-            // What was copied is looked at, not what it was copied from: that could change in between.
+            // The copy is checked, not its origin: that could have changed in between.
             if self.read_any(block, &mut buffer).is_ok() && self.spec.hashes.verify_block(block, &buffer) {
                 self.have.insert(block);
                 taken += len;
@@ -447,7 +448,7 @@ fn open_locked(path: &Path) -> Result<File, StoreError> {
             return Err(StoreError::NotAFile { path: path.to_owned() });
         }
         disk::lock(&file, path)?;
-        // Whoever had the lock before may just have given the file its final name, or removed it.
+        // The last holder of the lock may just have given the file its final name, or removed it.
         match path.symlink_metadata() {
             Ok(named) if (named.dev(), named.ino()) == (locked.dev(), locked.ino()) => return Ok(file),
             _ => {}

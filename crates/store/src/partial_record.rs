@@ -1,4 +1,4 @@
-//! What is written down about an object in reception, so that it can be continued before anybody is asked.
+//! Record of an object in reception, written to disk so that reception can continue before anybody is asked.
 //!
 //! One small file per transfer, written once when the transfer begins and removed when it ends. Which blocks are here
 //! is *not* in it: that is found by hashing them. So it needs no transactions, and a plain file with a hash of itself,
@@ -38,7 +38,7 @@ struct Record {
     hashes: Vec<ChainingValue>,
 }
 
-/// What is to be received, and where it goes.
+/// Object to receive, and its destination.
 #[derive(Clone, Debug)]
 pub struct PartialSpec {
     /// The object: id, size, and by what each block is verified.
@@ -60,7 +60,7 @@ pub struct PartialInfo {
     pub spec: PartialSpec,
     /// The hidden file with the blocks that arrived.
     pub data_path: PathBuf,
-    /// What that file takes on disk: about what arrived, not all of it verified.
+    /// Size of that file on disk: about the bytes that have arrived, not all of them verified.
     pub on_disk: Bytes,
     /// Where this is written down.
     pub record_path: PathBuf,
@@ -144,7 +144,8 @@ pub(crate) fn write(spec: &PartialSpec, paths: &PartialPaths) -> Result<(), Stor
     if std::fs::read(&paths.record).is_ok_and(|there| there == bytes) {
         return Ok(());
     }
-    // Nobody else writes this one: the caller holds the lock of the data file. What is there is of a killed process.
+    // Nobody else writes this one: the caller holds the lock of the data file. A file that is there is of a killed
+    // process.
     let temp = paths.record.with_extension("tmp");
     disk::remove_if_there(&temp)?;
     let temp = TempFile::create(temp)?;

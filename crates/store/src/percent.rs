@@ -19,8 +19,8 @@ pub(crate) fn encode(bytes: &OsStr) -> String {
     text
 }
 
-/// Bytes of a text; none if a `%` is not followed by two hex digits. Takes more than [`encode`] writes: whoever wants one text for
-/// the same bytes compares.
+/// Bytes of a text; none if a `%` is not followed by two hex digits. Takes more than [`encode`] writes: a caller that
+/// wants one text for the same bytes compares.
 pub(crate) fn decode(text: &str) -> Option<OsString> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -155,7 +155,7 @@ impl SourceFile {
     pub fn identity(&self) -> Identity {
         self.identity
     }
-    /// What it takes on disk: less than its size if it has holes.
+    /// Bytes that it takes on disk: fewer than its size if it has holes.
     pub(crate) fn allocated(&self) -> Result<Bytes, StoreError> {
         let metadata = self.file.metadata().map_err(|e| StoreError::io("look at", &self.path, e))?;
         Ok(Bytes::new(metadata.blocks().saturating_mul(512)).min(self.size()))

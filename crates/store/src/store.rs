@@ -47,11 +47,11 @@ pub enum PutMode {
     /// Share the file's blocks copy on write where the file system can, else copy.
     #[default]
     ReflinkOrCopy,
-    /// A second name for the same file: no space, but whoever writes to the file later destroys the object.
+    /// A second name for the same file: no space, but a program that writes to the file later destroys the object.
     HardLink,
 }
 
-/// What to do with a file that is put.
+/// Options of a put.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PutOptions<'a> {
     /// A name for the object; if it points elsewhere it moves.
@@ -145,7 +145,8 @@ pub struct Removed {
     pub id: ObjectId,
     /// The names that are gone.
     pub names: Vec<String>,
-    /// What the objects took; none if the object stays because of another name, or because a folder needs it.
+    /// Bytes of the objects that were removed; none if the object stays because of another name, or because a folder
+    /// needs it.
     pub freed: Option<Bytes>,
     /// All that is gone: the object, and of a folder the files that nothing else needs.
     pub objects: Vec<ObjectId>,
@@ -160,7 +161,7 @@ pub enum Problem {
     Damaged {
         /// The object.
         object: ObjectInfo,
-        /// What is wrong.
+        /// The damage.
         reason: String,
     },
     /// A file among the objects that the index does not know: see [`Store::adopt`].
@@ -247,7 +248,7 @@ impl Store {
     pub fn folder(&self) -> &Path {
         &self.folder
     }
-    /// What all its objects take together.
+    /// Bytes that all objects take together.
     pub fn used(&self) -> Bytes {
         lock(&self.ledger).used
     }
@@ -255,7 +256,7 @@ impl Store {
     pub fn options(&self) -> StoreOptions {
         StoreOptions { quota: lock(&self.ledger).quota }
     }
-    /// From now on objects have at most this many bytes together. What is here stays.
+    /// From now on objects have at most this many bytes together. Stored objects stay.
     pub fn set_quota(&self, quota: Option<Bytes>) {
         lock(&self.ledger).quota = quota;
     }
@@ -345,8 +346,8 @@ impl Store {
         self.enter(temp, hashes, Placed::Copied, None, options, reservation)
     }
 
-    /// How an object is received into the store: for [`Partial::open_or_create`], and then [`Store::take`]. What is
-    /// unfinished when the process ends goes on when the same object is wanted again.
+    /// How an object is received into the store: for [`Partial::open_or_create`], and then [`Store::take`]. A transfer
+    /// that is unfinished when the process ends goes on when the same object is wanted again.
     ///
     /// # Errors
     /// [`StoreError::QuotaExceeded`] if it has no room now.
@@ -596,7 +597,7 @@ impl Store {
         Ok(all.filter(|(id, (r, _))| self.state_of(*id, r).is_ok()).map(info).collect())
     }
 
-    /// What is not in order. Looks at sizes, not at contents.
+    /// Damaged objects and files without an index entry. Looks at sizes, not at contents.
     ///
     /// # Errors
     /// [`StoreError::Index`] and its kin, [`StoreError::Io`].

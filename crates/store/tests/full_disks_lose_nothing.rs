@@ -34,7 +34,8 @@ impl SmallDisk {
         fs::write(&path, vec![1; mib << 20]).unwrap();
         path
     }
-    /// Removes a file, and waits until so much is free: a program that another test starts may still have it open for a moment.
+    /// Removes a file, and waits until `mib` MiB are free: a program that another test starts may still have it open
+    /// for a moment.
     #[allow(clippy::disallowed_methods, reason = "the kernel is waited for")]
     fn make_room(&self, filler: &Path, mib: u64) {
         fs::remove_file(filler).unwrap();

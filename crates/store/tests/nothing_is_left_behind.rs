@@ -38,7 +38,7 @@ impl Sandbox {
         }
         path
     }
-    /// What lies in the store's folders, beside the index.
+    /// Number of files in the store's folders, beside the index.
     fn files(&self) -> usize {
         let count = |sub: &str| fs::read_dir(self.path("store").join(sub)).unwrap().count();
         ["objects", "tmp", "incoming"].into_iter().map(count).sum()

@@ -28,7 +28,7 @@ impl Engine {
         }
     }
 
-    /// What is frequent, here; the rest out of line.
+    /// Carries out the frequent actions; the rest is out of line.
     #[inline(always)]
     fn act(&mut self, now: Time, action: NodeAction<Copy, PathAddr>, payload: Option<&[u8]>) {
         match action {
@@ -89,7 +89,7 @@ impl Engine {
             }
             NodeAction::Heard { id, members } => {
                 if let Some(asker) = self.askers.remove(&id) {
-                    // Who asked may be gone.
+                    // The asker may be gone.
                     let _ = asker.send(members);
                 }
             }
@@ -149,7 +149,7 @@ impl Engine {
         }
     }
 
-    /// Tells whoever asked for an object what came of it.
+    /// Tells the asker for an object what came of it.
     fn tell_fetcher(&mut self, now: Time, id: FetchId, event: impl FnOnce(Box<ReceiverStats>) -> FetchEvent) {
         let stats = Box::new(self.node.receivers_mut().machine_mut().stats(now, id).unwrap_or_default());
         if let Some(receiving) = self.fetches.running.get(&id) {

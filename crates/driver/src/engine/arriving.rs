@@ -66,7 +66,7 @@ impl Engine {
         }
     }
 
-    /// What no UDP socket sees.
+    /// Receives trimmed packets, which no UDP socket sees.
     fn receive_trimmed(&mut self) {
         let Some((mut port, mut batch)) = self.sockets.trimmed.take() else { return };
         for _ in 0..BATCHES_IN_A_ROW {

@@ -17,7 +17,7 @@ pub(crate) const MAX_JOINED: usize = MAX_FURTHER - 2;
 #[derive(Default)]
 pub(super) struct Groups {
     joined: Vec<Joined>,
-    /// What those have counted that are joined no more.
+    /// Counters of the sockets that have left.
     left: SocketStats,
 }
 
@@ -56,7 +56,7 @@ impl Groups {
         self.joined.iter().map(|joined| joined.group.at().port())
     }
 
-    /// What all their sockets have counted.
+    /// Counters of all their sockets.
     pub(super) fn stats(&self) -> SocketStats {
         self.joined.iter().fold(self.left, |sum, joined| sum + *joined.port.stats())
     }

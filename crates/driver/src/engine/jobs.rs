@@ -8,7 +8,7 @@ use crate::receiving::Finished;
 use crate::sending::Prepared;
 use crate::workers::Workers;
 
-/// What workers hand back.
+/// Results of workers.
 pub(super) enum Outcome {
     Assembled(FetchId, BlockIndex, Finished),
     Prepared(FlowId, BlockIndex, bool, Prepared),
@@ -16,7 +16,7 @@ pub(super) enum Outcome {
 
 pub(super) struct Jobs {
     workers: Workers<Outcome>,
-    /// What workers handed back last; empty but for its room.
+    /// The list handed out last, empty: kept for its memory.
     results: Vec<Outcome>,
     pub(super) buffers: Buffers,
 }
@@ -31,7 +31,7 @@ impl Jobs {
         self.workers.submit(job);
     }
 
-    /// What is done since the last time; to be given back by [`Jobs::put_results`], so that the list is not allocated anew.
+    /// Results since the last call; to be given back by [`Jobs::put_results`], so that the list is not allocated anew.
     pub(super) fn take_results(&mut self) -> Vec<Outcome> {
         let mut results = std::mem::take(&mut self.results);
         self.workers.take_results(&mut results);

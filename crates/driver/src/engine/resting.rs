@@ -19,7 +19,7 @@ impl Resting {
         Resting { waker, moderation: interrupt_moderation.then(InterruptModeration::default), waits: 0 }
     }
 
-    /// Waits until there is something to do, so long at most.
+    /// Waits until there is something to do, at most for the time `timeout`.
     pub(super) fn wait(&mut self, sockets: &mut Sockets, timeout: Option<Duration>) {
         self.waits += 1;
         sockets.wait(&self.waker, timeout);

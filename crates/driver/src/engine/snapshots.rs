@@ -8,7 +8,7 @@ use headwater_units::Time;
 use super::Engine;
 use crate::Snapshot;
 
-/// The shared snapshot is refreshed this often.
+/// Interval at which the shared snapshot is refreshed.
 const EVERY: u64 = 100_000_000;
 
 /// The shared snapshot, and when it was refreshed.

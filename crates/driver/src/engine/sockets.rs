@@ -121,7 +121,7 @@ impl Sockets {
 
     // ---- out
 
-    /// What can be taken from the source; `gathering`: more datagrams are at hand.
+    /// Room for packets from the source; `gathering`: more datagrams are at hand.
     #[inline]
     pub(super) fn room(&self, gathering: bool) -> Room {
         match (self.blocked, gathering) {
@@ -217,7 +217,7 @@ impl Sockets {
         moved.datagrams_sent + moved.datagrams_received
     }
 
-    /// What all sockets have counted.
+    /// Counters of all sockets.
     pub(super) fn stats(&self) -> SocketStats {
         *self.port.stats() + self.groups.stats()
     }

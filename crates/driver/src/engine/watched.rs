@@ -40,7 +40,7 @@ impl SourceHere {
         self.taped.machine.quantum(flow) as usize
     }
 
-    /// What a flow had done that is over.
+    /// Last counters of a flow that has ended.
     fn ended(&mut self, flow: FlowId) -> Option<FlowStats> {
         self.ending.as_mut()?.take(flow)
     }

@@ -1,4 +1,4 @@
-//! What leaves a store: objects that are removed, files of folders that nothing needs any more, what transfers left behind.
+//! Removal from a store: objects, files of folders that no folder needs any more, remains of transfers.
 //!
 //! ```text
 //!   put, get --keep  ---> root -----------------------------.
@@ -58,7 +58,7 @@ impl Gathering {
         lock(&self.0.pins).pins.entry(self.0.number).or_default().insert(id);
     }
 
-    /// What was pinned so far.
+    /// Objects pinned so far.
     pub fn pinned(&self) -> Vec<ObjectId> {
         lock(&self.0.pins).pins.get(&self.0.number).into_iter().flatten().copied().collect()
     }
@@ -74,27 +74,28 @@ impl Drop for Gathered {
     }
 }
 
-/// What [`Store::gc`] may remove.
+/// Options of [`Store::gc`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GcOptions {
     /// Only say what would go.
     pub dry_run: bool,
     /// Now, in seconds since 1970; the store reads no clock.
     pub now_unix_secs: u64,
-    /// What a transfer left unfinished, and files of folders that came so far, stay for so many seconds, so that it can go on.
+    /// Seconds for which the remains of a transfer, and files of incomplete folders, are kept so that the transfer can
+    /// go on.
     pub keep_unfinished_secs: u64,
 }
 
-/// What [`Store::gc`] removed, or would.
+/// Result of [`Store::gc`]: objects and files that it removed, or would remove.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
     /// Files of folders that nothing needed, by id.
     pub objects: Vec<ObjectId>,
-    /// What they took.
+    /// Bytes that they took.
     pub object_bytes: Bytes,
     /// Transfers that nobody was working on, and other leftovers.
     pub partials: u64,
-    /// What they took on the disk.
+    /// Bytes that they took on disk.
     pub partial_bytes: Bytes,
     /// Folders whose manifest cannot be read: until they are put again or removed, no file of a folder is.
     pub unreadable: Vec<ObjectId>,
@@ -163,8 +164,9 @@ impl Store {
         Ok(going.into_keys().collect())
     }
 
-    /// Removes what nothing needs: files of folders that are gone, transfers that nobody goes on with. Objects that were put or kept by
-    /// themselves stay, named or not. What `in_use` says is being sent or fetched stays, too.
+    /// Removes what nothing needs: files of folders that are gone, transfers that nobody goes on with. Objects that
+    /// were put or kept by themselves stay, named or not. Objects of which `in_use` says that they are being sent or
+    /// fetched stay, too.
     ///
     /// # Errors
     /// [`StoreError::Index`] and its kin, [`StoreError::Io`].
@@ -255,7 +257,7 @@ impl Store {
         Ok((going, Vec::new()))
     }
 
-    /// What the folders need, all but one.
+    /// Files that the folders need, all folders but one.
     fn needed(&self, gone: Option<ObjectId>) -> Result<Needed, StoreError> {
         let mut needed = Needed { files: BTreeSet::new(), unreadable: Vec::new() };
         for folder in self.index.folders()?.into_iter().filter(|folder| Some(*folder) != gone) {
