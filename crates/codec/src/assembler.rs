@@ -39,7 +39,7 @@ impl Assembler {
 
     /// Nothing received yet; the block is put into `buffer`, which grows if it must.
     ///
-    /// What the buffer held is never seen again: [`Decoder::finish`] gives the block only when every byte of it was
+    /// The buffer's old content is never seen again: [`Decoder::finish`] gives the block only when every byte of it was
     /// received or decoded.
     pub fn with_buffer(shape: BlockShape, mut buffer: Vec<u8>) -> Self {
         if buffer.capacity() < shape.padded_len() {

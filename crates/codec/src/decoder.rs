@@ -11,7 +11,7 @@ use crate::{BlockShape, CodecError, NeedMore};
 /// no GF(256) arithmetic. With it a block in reception holds at most (2 K + 32) T bytes, whatever arrives.
 pub const SPARE_SYMBOLS: u32 = 32;
 
-/// What became of a symbol.
+/// Result of an insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inserted {
     /// It was not at hand and is now.
@@ -33,8 +33,8 @@ pub enum Inserted {
 ///   │                                │ finish         │
 ///   └── Decoded ◄────────────────────┴────────────────┘
 /// ```
-/// Whoever checks the block's hash decides what is true: after a failed check, [`Decoder::retain`] forgets the symbols
-/// of a suspect and reception goes on.
+/// The check of the block's hash decides what is true: after a failed check, [`Decoder::retain`] forgets the symbols of
+/// a suspect and reception goes on.
 pub trait Decoder: Send {
     /// The block's shape.
     fn shape(&self) -> BlockShape;

@@ -22,7 +22,7 @@ pub struct BlockEncoder {
     method: Method,
     /// The coefficients of repair symbols, for those made one by one.
     rows: OnceLock<Arc<Rows>>,
-    /// What making those has cost, in nanoseconds by the rule's own account.
+    /// Cost of those so far, in nanoseconds by the rule's own account.
     spent: AtomicU64,
     intermediate: OnceLock<Intermediate>,
 }
@@ -127,8 +127,8 @@ impl BlockEncoder {
         }
     }
 
-    /// Makes what the first repair symbols of any block of this shape need, and keeps it for a while: for whoever will send
-    /// such blocks soon, and has time now.
+    /// Makes what the first repair symbols of any block of this shape need, and keeps it for a while: for sources that
+    /// will send such blocks soon, and have time now.
     pub fn prepare_shape(shape: BlockShape) {
         if Method::Fastest.encoding(shape, 1, 0).is_some() {
             Rows::of(shape.source_symbols());

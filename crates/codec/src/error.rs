@@ -1,4 +1,4 @@
-//! What can be wrong with a block, a symbol or a set of symbols.
+//! Errors about a block, a symbol or a set of symbols.
 
 use headwater_units::{Bytes, ESI_LIMIT, Esi, MAX_SOURCE_SYMBOLS};
 use thiserror::Error;
@@ -22,7 +22,7 @@ pub enum CodecError {
         block_bytes: Bytes,
         /// T.
         symbol_size: u16,
-        /// What K would be.
+        /// The number of source symbols that was computed.
         source_symbols: u64,
     },
     /// The bytes given for a block are not as many as its shape says.

@@ -1,7 +1,7 @@
 //! A block in reception that carries no bytes: it counts, so that a simulated network can skip the payload.
 //!
 //! Same rules as [`crate::Assembler`] for ids, duplicates and bounds; the solver is replaced by a number of symbols
-//! beyond K that the block needs, drawn once per block by whoever owns the randomness. Payloads are ignored.
+//! beyond K that the block needs, drawn once per block by the caller, who owns the randomness. Payloads are ignored.
 
 use headwater_units::Esi;
 

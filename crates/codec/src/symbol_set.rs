@@ -71,7 +71,7 @@ impl<P> SymbolSet<P> {
         &self.repair
     }
 
-    /// What was kept with a repair symbol.
+    /// The payload kept with a repair symbol.
     pub(crate) fn repair_symbol(&self, esi: Esi) -> Option<&P> {
         self.find_repair(esi).ok().map(|at| &self.repair[at].1)
     }

@@ -4,7 +4,7 @@
 //! 0 030b15212f3f5165
 //! 10 f43c36999c9b05da
 //! ```
-//! What `headwater debug symbols` writes and `headwater debug decode` reads, so that anybody can hold this codec
+//! `headwater debug symbols` writes it and `headwater debug decode` reads it, so that anybody can hold this codec
 //! against another implementation of RFC 6330. Not for speed.
 
 use std::fmt;
@@ -41,7 +41,7 @@ pub enum TextError {
     Line {
         /// Counted from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The problem.
         problem: LineProblem,
     },
     /// The lines ended too early.

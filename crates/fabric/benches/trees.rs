@@ -16,7 +16,7 @@ use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 const SEEDS: u64 = 10;
-/// The least of so many counts: what else the machine does is no part of it.
+/// Number of counts of which the least is taken: what else the machine does is no part of it.
 const REPEAT: usize = 9;
 /// With the source; the last one is more than any network has.
 const SIZES: [usize; 9] = [8, 16, 32, 64, 128, 256, 512, 1024, usize::MAX];
@@ -80,7 +80,7 @@ fn network(shape: &str, percent: u64, seed: u64) -> Topology {
     topology
 }
 
-/// So many hosts, or all that the source reaches.
+/// A group of `size` hosts, or of all that the source reaches.
 fn group(topology: &Topology, size: usize, seed: u64) -> Group {
     let mut draw = ChaCha12Rng::seed_from_u64(seed ^ (size as u64 & 0xffff) << 32);
     let mut hosts: Vec<HostId> = (0..topology.hosts().len() as u32).map(HostId).collect();

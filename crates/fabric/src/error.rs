@@ -1,4 +1,4 @@
-//! What can be wrong with a description of a network, or with a question about one.
+//! Errors in a description of a network, or in a question about one.
 
 use headwater_units::{BitRate, Duration};
 use thiserror::Error;
@@ -14,7 +14,7 @@ pub enum FabricError {
     TooSmall {
         /// The field.
         what: &'static str,
-        /// What was given.
+        /// The value as given.
         given: u64,
         /// The smallest that is allowed.
         least: u64,
@@ -22,7 +22,7 @@ pub enum FabricError {
     /// The k of a fat-tree is odd.
     #[error("k must be even, got {given}")]
     OddK {
-        /// What was given.
+        /// The value as given.
         given: u32,
     },
     /// The network is larger than a fabric may be.
@@ -45,7 +45,7 @@ pub enum FabricError {
     RateOutOfRange {
         /// The field.
         what: String,
-        /// What it came to with the given packet size.
+        /// The rate that results with the given packet size.
         given: BitRate,
         /// The largest that is allowed.
         most: BitRate,
@@ -55,7 +55,7 @@ pub enum FabricError {
     DelayOutOfRange {
         /// The field.
         what: String,
-        /// What was given.
+        /// The value as given.
         given: Duration,
         /// The longest that is allowed.
         most: Duration,
@@ -93,13 +93,13 @@ pub enum FabricError {
     NotKnown {
         /// The field.
         what: &'static str,
-        /// What to do instead.
+        /// The advice.
         why: &'static str,
     },
     /// A name that is empty or holds what separates names.
     #[error("'{name}' cannot be a name: write it without spaces and commas")]
     BadName {
-        /// What was given.
+        /// The name as given.
         name: String,
     },
     /// Two points with one name.
@@ -125,15 +125,15 @@ pub enum FabricError {
     /// A host of an explicit graph could not be read.
     #[error("'{text}' is not a host: {why}; write 'h0' or 'h0 on s0, 10 Gbit/s, 40 us'")]
     HostLine {
-        /// What was given.
+        /// The text as given.
         text: String,
-        /// What was wrong with it.
+        /// The problem.
         why: String,
     },
     /// A host that does not exist.
     #[error("there is no host {host}; there are {hosts}, counted from 0")]
     UnknownHost {
-        /// What was given.
+        /// The host as given.
         host: HostId,
         /// How many there are.
         hosts: usize,

@@ -1,6 +1,6 @@
 //! Points, directed links, and the shortest path between two points (Datacast G(V, E)).
 //!
-//! What a point is for (host, rack, pod) the graph does not know: see [`Topology`](crate::Topology).
+//! The graph does not know the purpose of a point (host, rack, pod): see [`Topology`](crate::Topology).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -46,7 +46,7 @@ pub struct Link {
     pub from: PointId,
     /// Where it ends.
     pub to: PointId,
-    /// What it carries, if that is known.
+    /// Its capacity, if that is known.
     pub capacity: Option<BitRate>,
     /// How long a bit travels (one way, propagation only).
     pub delay: Duration,

@@ -11,8 +11,8 @@
 //! * [`Routes`]: for every point and destination the links that are on a shortest path, all of them (ECMP) or one (D-mod-k).
 //! * [`trees`]: disjoint trees from a source to all receivers of a group.
 //!
-//! No I/O, no time, no traffic: who sends what is the demand's business, and which of several equal links a packet takes is
-//! that of whoever forwards it.
+//! No I/O, no time, no traffic: who sends what is the demand's business, and which of several equal links a packet
+//! takes is that of the forwarding device.
 
 mod error;
 mod graph;

@@ -275,7 +275,7 @@ fn enumerate<'a>(
     next: impl Fn(PointId) -> &'a [LinkId],
 ) -> Vec<Path> {
     let (mut paths, mut path) = (Vec::new(), Vec::new());
-    // What is still to be tried at every point of the path so far.
+    // Links still to be tried at every point of the path so far.
     let mut open = vec![next(from).iter()];
     if open[0].len() == 0 {
         // Already there.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{HostId, LinkId, PointId, Topology};
 
-/// What makes one path shorter than another.
+/// Length of a path: what makes one shorter than another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {

@@ -1,14 +1,14 @@
 //! A fabric whose points have names and places: which are hosts, in which rack and pod.
 //!
-//! Hosts are counted from zero and come first among the points. What a place means depends on the shape: a rack is the
-//! set of hosts behind one switch (the leaf, the rack switch of a fat-tree, a level-0 switch of BCube, a site of B4), a
-//! pod is a pod of a fat-tree or a continent of B4. Shapes without racks or pods say `None`.
+//! Hosts are counted from zero and come first among the points. The meaning of a place depends on the shape: a rack is
+//! the set of hosts behind one switch (the leaf, the rack switch of a fat-tree, a level-0 switch of BCube, a site of
+//! B4), a pod is a pod of a fat-tree or a continent of B4. Shapes without racks or pods say `None`.
 
 use headwater_units::BitRate;
 
 use crate::{Fabric, FabricError, HostId, LinkId, PointId};
 
-/// What a point is.
+/// Kind of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PointKind {
     /// Where traffic begins and ends.
@@ -62,7 +62,7 @@ pub(crate) enum Shape {
     Other,
 }
 
-/// What D-mod-k paths are reckoned from.
+/// Quantities from which D-mod-k paths are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FatTreeShape {
     /// Half of k: uplinks of a rack switch and of an aggregation switch, and racks of a pod.

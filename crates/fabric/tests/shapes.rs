@@ -266,7 +266,7 @@ fn b4_has_the_sites_links_and_continents_of_its_data() {
     assert_eq!(rate_and_delay(&topology, "site14", "site15"), (120_000_000, 1_384_000));
     assert_eq!(rate_and_delay(&topology, "site5", "site1"), (120_000_000, 51_170_000));
     assert_eq!(rate_and_delay(&topology, "h0", "site0"), (120_000_000, 5_000));
-    // What the data calls intra is what the continents say: only links below 30 ms stay inside.
+    // The links that the data calls intra are those within a continent: only links below 30 ms stay inside.
     for link in (0..).map(PointId).take(36).flat_map(|p| topology.fabric().leaving(p)) {
         let link = topology.fabric().link(*link).unwrap();
         let pod = |point| topology.place(point).unwrap().pod;

@@ -30,7 +30,8 @@ fn depth(trees: &[SteinerTree]) -> u32 {
     trees.iter().map(SteinerTree::depth).max().unwrap_or(0)
 }
 
-/// What must hold of all trees of a group, whatever failed. Looks at the links alone, not at what the tree says of itself.
+/// Checks what must hold of all trees of a group, whatever failed. Looks at the links alone, not at what the tree says
+/// of itself.
 fn assert_sound(topology: &Topology, group: &Group, trees: &[SteinerTree]) {
     let root = topology.point_of(group.source()).unwrap();
     let receivers: BTreeSet<PointId> = group.receivers().map(|it| topology.point_of(it).unwrap()).collect();

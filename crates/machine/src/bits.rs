@@ -8,7 +8,7 @@ pub struct Bits {
 }
 
 impl Bits {
-    /// Room for so many bits, none of them set.
+    /// Room for `len` bits, none of them set.
     pub fn new(len: u32) -> Self {
         Bits { words: vec![0; len.div_ceil(64) as usize], ones: 0 }
     }

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 ///
 /// Deterministic: the same inputs at the same times give the same outputs. `Time` never goes backwards.
 pub trait Endpoint {
-    /// What its driver can tell it.
+    /// Commands from its driver.
     type Command;
-    /// What it tells its driver.
+    /// Events for its driver.
     type Event;
 
     /// Takes one input. Produces nothing by itself: poll afterwards.
@@ -37,7 +37,7 @@ impl<E: Endpoint + ?Sized> Endpoint for &mut E {
 /// A datagram or control message, and where it goes to or came from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Packet {
-    /// Towards, or from, whom: an address or a control connection that the driver knows.
+    /// The peer that it goes to or comes from: an address or a control connection that the driver knows.
     pub path: PathId,
     /// The ECN field: as sent, or as it arrived.
     pub ecn: Ecn,
@@ -52,14 +52,14 @@ impl Packet {
         Packet::of_flow(path, FlowId(0), Class::Control, body)
     }
 
-    /// What one end of a flow says to the other, not ECN-capable.
+    /// A packet from one end of a flow to the other, not ECN-capable.
     #[inline]
     pub fn of_flow(path: PathId, flow: FlowId, class: Class, body: Body) -> Self {
         Packet { path, ecn: Ecn::NotEct, datagram: Datagram { class, key_epoch: 0, flow, body } }
     }
 }
 
-/// What a machine is told.
+/// Input of a machine.
 ///
 /// Commands and events that are large and rare are boxed, so that a packet in and a packet out stay cheap to move.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -70,7 +70,7 @@ pub enum Input<C> {
     Command(C),
 }
 
-/// What a machine wants.
+/// Output of a machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Output<E> {
     /// Send this. For a symbol the driver fills in the payload.

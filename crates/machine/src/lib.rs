@@ -1,4 +1,4 @@
-//! What every state machine has in common, without I/O, clock or randomness of its own.
+//! Common parts of all state machines, without I/O, clock or randomness of their own.
 //!
 //! Every source, receiver and controller is an [`Endpoint`]: two verbs, driven alike by sockets, by a simulator and by
 //! tests. The law: after any `handle`, call `poll` until it says [`Output::Wake`]; then wait for that time or for the

@@ -4,7 +4,7 @@
 //! A task picks the symbol size T from the path MTU ([`Geometry::fitting`]); two tasks may cut the same block differently,
 //! and one task does when a path turns out narrower than its ends believed.
 //!
-//! What T and K (source symbols of a block) follow from, and what they do not:
+//! T and K (source symbols of a block), and the influences on them:
 //!
 //! - **Path MTU**: T is the longest that passes on every path of the task, since each packet costs its headers (5 % of
 //!   1,500 bytes) and its part of a system call, and nothing is gained by a shorter one.

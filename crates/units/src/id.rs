@@ -57,7 +57,7 @@ number_id!(
 /// ESIs are below this (24 bits, RFC 6330 §3.2).
 pub const ESI_LIMIT: u32 = 1 << 24;
 
-/// What one datagram carries. The object is that of the flow.
+/// Name of the symbol that one datagram carries. The object is that of the flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SymbolId {
     /// The block.

@@ -1,8 +1,8 @@
 //! Quantities, times and identities whose arithmetic cannot mix up dimensions.
 //!
-//! `Bytes / Duration` is a [`BitRate`]; `Bytes + Packets` does not compile. Raw numbers appear only in here and at
-//! the edges (parsing a flag, writing a header field). No I/O, no clock: [`Time`] counts from the start of a run and
-//! whoever drives a machine says what time it is.
+//! `Bytes / Duration` is a [`BitRate`]; `Bytes + Packets` does not compile. Raw numbers appear only in here and at the
+//! edges (parsing a flag, writing a header field). No I/O, no clock: [`Time`] counts from the start of a run, and the
+//! driver of a machine says what time it is.
 
 mod geometry;
 mod id;

@@ -13,7 +13,7 @@ pub enum ParseQuantityError {
     /// No number at the front.
     #[error("'{text}' does not start with a number; write {example}")]
     NoNumber {
-        /// What was given.
+        /// The text as given.
         text: String,
         /// A valid one.
         example: &'static str,
@@ -21,7 +21,7 @@ pub enum ParseQuantityError {
     /// The unit is not known.
     #[error("unknown unit '{unit}' in '{text}'; write {example}")]
     UnknownUnit {
-        /// What was given.
+        /// The text as given.
         text: String,
         /// The part that is not a unit.
         unit: String,
@@ -31,7 +31,7 @@ pub enum ParseQuantityError {
     /// A rate that does not say whether it counts bits or bytes.
     #[error("'{text}' does not say bits or bytes: add a unit, as in {number}Mbit/s or {number}MB/s")]
     NoUnit {
-        /// What was given.
+        /// The text as given.
         text: String,
         /// Its number.
         number: String,
@@ -39,7 +39,7 @@ pub enum ParseQuantityError {
     /// The value does not fit.
     #[error("'{text}' is out of range")]
     OutOfRange {
-        /// What was given.
+        /// The text as given.
         text: String,
     },
 }
@@ -77,9 +77,9 @@ fn scaled(
     }
 }
 
-/// What sizes may be written as.
+/// Forms in which sizes may be written.
 const SIZES: &str = "1234B, 64KiB, 256MiB, 500GiB (powers of 1024) or kB, MB, GB, TB (powers of 1000)";
-/// What rates may be written as.
+/// Forms in which rates may be written.
 const RATES: &str = "50Mbit/s or 50Mbps (bits), 50MB/s or 50MiB/s (bytes), with k, M, G or T";
 
 /// The factor of `k`, `M`, `G`, `T` and, with an `i`, of `Ki` to `Ti`; 1 of nothing. A small `m`, `g` or `t` counts only if

@@ -69,8 +69,8 @@ impl Kernel {
 }
 
 /// Whether `count` repair symbols asked for at once are made sooner by a pass over the block than by building the
-/// intermediate symbols, and no more than a quarter of what those cost has been `spent` on passes: whoever asks for
-/// ever more symbols one by one pays at most that quarter more than with intermediate symbols from the start.
+/// intermediate symbols, and no more than a quarter of what those cost has been `spent` on passes: a source that asks
+/// for ever more symbols one by one pays at most that quarter more than with intermediate symbols from the start.
 ///
 /// On the same machine those take 1.0 us per source symbol at T = 1376 and 4.7 at T = 8192, a little more for K = 64
 /// and K = 1000. So with `avx512+gfni`, for K = 191 and T = 1376, nine repair symbols are made one by one, or up to 100
@@ -81,14 +81,14 @@ fn is_pass_worth_it(kernel: Kernel, shape: BlockShape, count: usize, spent: u64)
     pass_cost(kernel, shape, count) <= intermediate && spent <= intermediate / 4
 }
 
-/// What it takes to make `count` repair symbols by a pass over the block, in nanoseconds as above.
+/// Cost of making `count` repair symbols by a pass over the block, in nanoseconds as above.
 pub(crate) fn pass_cost(kernel: Kernel, shape: BlockShape, count: usize) -> u64 {
     let (symbols, symbol_size) = (f64::from(shape.source_symbols()), f64::from(shape.symbol_size()));
     let (count, bytes, speed) = (count as f64, symbols * symbol_size, kernel.speed());
     ((bytes / speed.one).max(count * bytes / speed.many) + count * row_cost(symbols)) as u64
 }
 
-/// What reading one row of coefficients takes, and the solver's work on it that does not depend on its length.
+/// Cost of reading one row of coefficients and of the solver's work on it that does not depend on its length.
 fn row_cost(symbols: f64) -> f64 {
     500.0 + 0.7 * symbols
 }

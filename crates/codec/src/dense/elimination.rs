@@ -62,7 +62,7 @@ impl Elimination {
         repair.fill(0);
         repair[self.pivots.len()] = 1;
 
-        // What earlier rows know is taken out.
+        // The part that earlier rows know is taken out.
         let factors: Vec<u8> = self.pivots.iter().map(|&pivot| self.row[pivot]).collect();
         let earlier: Vec<&[u8]> = self.rows.chunks_exact(width).collect();
         self.kernel.combine(&mut [&mut self.row], &earlier, &[&factors]);
@@ -73,7 +73,7 @@ impl Elimination {
         let factor = inverse(self.row[pivot]);
         self.kernel.scale(&mut self.row, factor, &mut self.scratch);
 
-        // And what this one knows is taken out of them.
+        // The part that this row knows is taken out of the earlier ones, too.
         let mut earlier: Vec<&mut [u8]> = self.rows.chunks_exact_mut(width).collect();
         let factors: Vec<u8> = earlier.iter().map(|row| row[pivot]).collect();
         self.kernel.combine(&mut earlier, &[&self.row], &factors.chunks(1).collect::<Vec<_>>());

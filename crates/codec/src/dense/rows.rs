@@ -15,7 +15,7 @@ pub(super) const MOST_SOURCE_SYMBOLS: u32 = 1500;
 /// Tables that are kept: objects of one symbol size share one but for their last blocks.
 const MOST_TABLES: usize = 32;
 
-/// What tables may take together: one of the largest and many of the usual ones (K = 191: 80 KB).
+/// Most bytes that tables may take together: one of the largest and many of the usual ones (K = 191: 80 KB).
 const MOST_BYTES: usize = 16 << 20;
 
 /// The coefficients of every repair symbol of blocks of K source symbols.
@@ -28,7 +28,7 @@ pub(crate) struct Rows {
     identity: Intermediate,
 }
 
-/// One K's table, which whoever comes first makes while others that want it wait.
+/// One K's table, which the first user makes while others that want it wait.
 struct Entry {
     source_symbols: u32,
     rows: OnceLock<Arc<Rows>>,
@@ -87,7 +87,7 @@ impl Tables {
     }
 }
 
-/// What the encoder of an identity holds: K source symbols and, at most, K + 200 intermediate symbols of K bytes.
+/// Bytes that the encoder of an identity holds: K source symbols and, at most, K + 200 intermediate symbols of K bytes.
 fn table_bytes(source_symbols: u32) -> usize {
     source_symbols as usize * (2 * source_symbols as usize + 200)
 }

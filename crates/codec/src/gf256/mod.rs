@@ -20,8 +20,8 @@ mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-/// Inputs and outputs are worked on in strips of at most so many bytes, so that the inputs of a pass and the outputs at
-/// hand (four of either) stay in a first-level cache of 32 KiB. Shorter strips were slower with 25 and with 100
+/// Most bytes of a strip of inputs and outputs that is worked on at once, so that the inputs of a pass and the outputs
+/// at hand (four of either) stay in a first-level cache of 32 KiB. Shorter strips were slower with 25 and with 100
 /// outputs, by 10 to 30 %: a pass has work of its own before its first byte.
 const LONGEST_STRIP: usize = 4096;
 
@@ -166,7 +166,7 @@ const fn halves() -> [[u8; 32]; 256] {
     halves
 }
 
-/// What times `a` is 1. `a` is not 0.
+/// The inverse of `a`: the product of both is 1. `a` is not 0.
 pub(crate) fn inverse(a: u8) -> u8 {
     assert!(a != 0, "zero has no inverse");
     POWERS[255 - usize::from(EXPONENTS[usize::from(a)])]

@@ -33,7 +33,7 @@ fn bytes(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(step).collect()
 }
 
-/// What `combine` should make of `outputs`.
+/// Expected result of `combine` on `outputs`.
 fn expected(outputs: &[Vec<u8>], inputs: &[&[u8]], coefficients: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut sums = outputs.to_vec();
     for (sum, row) in sums.iter_mut().zip(coefficients) {

@@ -65,7 +65,7 @@ impl Builder {
         self.bits(what, rate.resolve(self.packet))
     }
 
-    /// Ten times the rate of what shall be the bottleneck, unless something else was said.
+    /// Ten times the rate of what shall be the bottleneck, unless stated otherwise.
     pub(super) fn edge_rate(
         &self,
         given: Option<LinkRate>,

@@ -35,7 +35,7 @@ pub const MAX_POINTS: u128 = 1_000_000;
 /// The most cables of a fabric: leaf-spine shapes have far more of them than points.
 pub const MAX_CABLES: u128 = 4_000_000;
 
-/// What network to build. In text the shape stands under `kind`; unknown fields are errors.
+/// Description of a network to build. In text the shape stands under `kind`; unknown fields are errors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum FabricSpec {

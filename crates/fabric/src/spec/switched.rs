@@ -110,7 +110,7 @@ impl DumbbellSpec {
 pub struct ChainSpec {
     /// How many hosts hang on each switch; the length of the list is the number of switches.
     pub hosts: Vec<u32>,
-    /// What the switches are called; `s0`, `s1`... if left out.
+    /// Names of the switches; `s0`, `s1`... if left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
     /// Of the cables between neighbours, from the first to the last: one fewer than switches.
@@ -158,7 +158,7 @@ impl ChainSpec {
     }
 }
 
-/// What the dumbbell and the chain have in common; lists fit each other.
+/// Common parts of the dumbbell and the chain; lists fit each other.
 struct Row<'a> {
     hosts: &'a [u32],
     names: &'a [String],

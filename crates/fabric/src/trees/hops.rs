@@ -1,9 +1,10 @@
 //! Which hosts hand on to which when a tree is walked by hosts alone: the switches between them forward packets to addresses.
 //!
-//! What a switch makes of a tree that branches in it depends on the switch ([`Switches`]). One with a content store (Datacast §V-A)
-//! passes on one packet to all who want it, so every host below asks the one above. A plain one would have to be sent a packet for
-//! each of them; there the hosts below hand it on to one another, in the order in which the tree is walked depth first. Such a
-//! chain uses each cable once in each direction, the paths up beside those of the tree; another tree may want one of these.
+//! The way a tree branches in a switch depends on the switch ([`Switches`]). One with a content store (Datacast §V-A)
+//! passes on one packet to all who want it, so every host below asks the one above. A plain one would have to be sent a
+//! packet for each of them; there the hosts below hand it on to one another, in the order in which the tree is walked
+//! depth first. Such a chain uses each cable once in each direction, the paths up beside those of the tree; another
+//! tree may want one of these.
 //!
 //! Not here: addresses, and who of them receives.
 
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::SteinerTree;
 use crate::{HostId, LinkId, PointId, PointKind, Topology};
 
-/// What the switches of a network do where a tree branches.
+/// Behaviour of a network's switches where a tree branches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Switches {
@@ -28,11 +29,11 @@ pub enum Switches {
 /// From one host of a tree to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hop {
-    /// Who hands on.
+    /// Host that hands on.
     pub from: HostId,
     /// By which of its cables, counted as they leave it.
     pub from_port: usize,
-    /// To whom.
+    /// Host that is handed to.
     pub to: HostId,
     /// By which of its cables it comes.
     pub to_port: usize,
@@ -44,7 +45,7 @@ pub struct Hop {
     pub depth: u32,
 }
 
-/// The hops of a tree; whoever hands on has been reached by one that stands before.
+/// The hops of a tree; a host that hands on has been reached by one that stands before.
 pub fn hops(topology: &Topology, tree: &SteinerTree, switches: Switches) -> Vec<Hop> {
     let mut leaving: BTreeMap<PointId, Vec<LinkId>> = BTreeMap::new();
     for it in tree.links() {

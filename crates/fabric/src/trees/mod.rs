@@ -86,7 +86,7 @@ impl Group {
     }
 }
 
-/// What became of trees after links failed.
+/// State of trees after links failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repair {
     /// The trees that there are now, by number.

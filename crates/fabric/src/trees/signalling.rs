@@ -11,9 +11,9 @@ use crate::{HostId, LinkId, PointId, Topology};
 /// A host that is told by another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Telling {
-    /// Who is told.
+    /// Host that is told.
     pub host: HostId,
-    /// By whom, as its place in the list; `None`: by the root.
+    /// Host that tells it, as its place in the list; `None`: the root.
     pub by: Option<usize>,
     /// Which of its cables it is reached by, in their order.
     pub port: usize,
@@ -21,8 +21,9 @@ pub struct Telling {
     pub depth: u32,
 }
 
-/// Who tells whom if the root begins, over links that are up: whoever tells stands before those that it tells. Only hosts that
-/// `takes_part` are told, and tell others; each at most `fan_out` of those that it reaches itself, which is 1 at least.
+/// Order in which hosts tell each other if the root begins, over links that are up: a host stands before those that it
+/// tells. Only hosts that `takes_part` are told, and tell others; each tells at most `fan_out` of those that it reaches
+/// itself, which is 1 at least.
 pub fn signalling(
     topology: &Topology,
     root: HostId,
@@ -113,7 +114,7 @@ mod tests {
     fn in_a_bcube_it_is_as_deep_as_the_numbers_of_hosts_have_digits() {
         let tree = signalling(&bcube(4, 1), HostId(0), 16, |_| true);
         assert_eq!((tree.len(), tree.iter().map(|it| it.depth).max()), (15, Some(2)));
-        // Whoever shares no digit is told by somebody between, on the cable that they share.
+        // Hosts that share no digit are told by a host between, on the cable that they share.
         let of = |host| tree.iter().find(|it| it.host == HostId(host)).unwrap();
         assert_eq!((of(3).depth, of(4).depth, of(7).depth), (1, 1, 2));
         assert_ne!(of(3).port, of(4).port);

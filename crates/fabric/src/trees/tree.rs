@@ -63,7 +63,7 @@ impl SteinerTree {
         SteinerTree { number, source: group.root(), links, by_end }
     }
 
-    /// What the tree is called among those of its group; it keeps its number when it is repaired.
+    /// Number of the tree among those of its group; it keeps it when it is repaired.
     pub fn number(&self) -> u32 {
         self.number
     }
