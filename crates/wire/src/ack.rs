@@ -1,4 +1,4 @@
-//! What a receiver tells a source about the symbols that came (docs/decisions/0023).
+//! Acknowledgment of symbols by a receiver to a source (docs/decisions/0023).
 //!
 //! ```text
 //! largest (8) | delay us (4) | ECT(0) (4) | CE (4) | Not-ECT (4) | first undecoded (4) | first run (2) | ranges (1) | owed (1)
@@ -29,7 +29,7 @@ pub struct AckRange {
     pub run: u16,
 }
 
-/// What the receiver still wants of one block from this source (PPUSH §III-A, footnote 1).
+/// Symbols of one block that the receiver still wants from this source (PPUSH §III-A, footnote 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owed {
     /// The block.

@@ -1,4 +1,5 @@
-//! What a receiver asks of a source (docs/decisions/0025): absolute, versioned, repeated until echoed.
+//! Assignment: the list of symbols that a receiver asks of a source (docs/decisions/0025): absolute, versioned,
+//! repeated until echoed.
 //!
 //! The first `Assign` also opens the flow: it is the first datagram from the receiver to the source, so that address
 //! translators and firewalls on the path let the answer in, and it carries back the source's nonce once there is one.
@@ -61,8 +62,8 @@ pub enum Assignment {
         /// M, the number of places; at least 1.
         of: u8,
     },
-    /// What the receiver lists, at most [`MAX_WORK`] entries; what was sent before and is not listed any more is no
-    /// longer wanted.
+    /// The receiver's list, at most [`MAX_WORK`] entries; symbols that were sent before and are not listed any more are
+    /// no longer wanted.
     Listed(Vec<Work>),
 }
 
@@ -89,7 +90,7 @@ const NONCE: u8 = 0x80;
 const PADDED: u8 = 0x40;
 /// Bytes of a datagram that opens a flow, above UDP (as RFC 9000 §14.1).
 pub const OPENING: usize = 1200;
-/// What such a datagram has for an assignment.
+/// Bytes that such a datagram has for an assignment.
 const OPENING_BODY: usize = OPENING - crate::HEADER;
 
 impl Assign {

@@ -19,7 +19,7 @@
 //! before RFC 8622.
 //!
 //! The command line decides otherwise of control: it leaves with data's code point, which no network polices, unless
-//! `--dscp-control` says so. What switches that trim want is in `docs/push-or-pull.md`.
+//! `--dscp-control` says so. `docs/push-or-pull.md` has the settings for switches that trim.
 //!
 //! Not here: which datagrams have which class, and the field itself, which is the driver's to write.
 
@@ -40,7 +40,7 @@ pub const DSCP_SECOND: u8 = 19;
 pub const DSCP_THIRD: u8 = 11;
 /// Lower effort (RFC 8622): symbols of the gentle class.
 pub const DSCP_LOWER_EFFORT: u8 = 1;
-/// What a trimmed packet is known by.
+/// Code point of trimmed packets.
 pub const DSCP_TRIMMED: u8 = 51;
 
 /// The code point of each class, 0..=63, and that of trimmed packets.
@@ -63,7 +63,7 @@ pub enum CodePointError {
     Trimmed {
         /// The code point.
         dscp: u8,
-        /// Whose it would be.
+        /// Class that uses the code point already.
         class: Class,
     },
 }
@@ -99,13 +99,13 @@ impl CodePoints {
         }
     }
 
-    /// What datagrams of a class leave with.
+    /// Code point of datagrams of a class.
     #[inline]
     pub fn of(&self, class: Class) -> u8 {
         self.of[class as usize]
     }
 
-    /// What trimmed packets are known by.
+    /// Code point of trimmed packets.
     #[inline]
     pub fn trimmed(&self) -> u8 {
         self.trimmed

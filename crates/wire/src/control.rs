@@ -1,9 +1,9 @@
 //! Control messages between nodes and the controller (PPUSH §III-A, docs/decisions/0029).
 //!
-//! Typed by who is told, idempotent and bounded. On real hosts they ride QUIC streams, in the simulator they are packets of the top
-//! class; either way a message may be lost with its connection or come twice, so each one can be said again. Who may say which of them
-//! is the door's to know, in `headwater_node`.
-//! New variants go to the end of a release's list: the encoding (postcard) numbers them.
+//! Typed by their receiver, idempotent and bounded. On real hosts they ride QUIC streams, in the simulator they are
+//! packets of the top class; either way a message may be lost with its connection or come twice, so each one can be
+//! repeated. Who may say which of them is the door's to know, in `headwater_node`. New variants go to the end of a
+//! release's list: the encoding (postcard) numbers them.
 
 mod address;
 mod cast;
@@ -46,7 +46,7 @@ pub use to_source::{FlowRole, Push, Start, ToSource};
 /// No control message is longer.
 pub const MAX_CONTROL: usize = 64 << 10;
 
-/// A control message, by who is told.
+/// A control message, by its receiver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Control {
     /// A controller.
@@ -132,9 +132,10 @@ impl Control {
         control.within_bounds().map(|()| control).map_err(ControlError::Bound)
     }
 
-    /// Puts its sender's address into the place of every unspecified one: a node that listens everywhere knows none of its
-    /// own, but whoever hears it has reached it at one. A control message is resolved by the process that it comes to, with the
-    /// address at the other end of the link. So `0.0.0.0` and `::` mean the same in both directions: "where you reach me".
+    /// Puts its sender's address into the place of every unspecified one: a node that listens everywhere knows none of
+    /// its own, but a hearer has reached it at one. A control message is resolved by the process that it comes to, with
+    /// the address at the other end of the link. So `0.0.0.0` and `::` mean the same in both directions: "where you
+    /// reach me".
     pub fn resolve(&mut self, sender: SocketAddr) {
         match self {
             Control::Controller(message) => message.resolve(sender),

@@ -80,7 +80,7 @@ impl Cumulative {
     }
 }
 
-/// What became of the newest 32 packets: the states of an Ack Vector (RFC 4340 §11.4), two bits a packet.
+/// States of the newest 32 packets: the states of an Ack Vector (RFC 4340 §11.4), two bits a packet.
 ///
 /// Bit 31 of both masks stands for `largest`, bit 30 for the packet before it, and so on; bits of packets before the
 /// first one are zero. A packet that was received and marked is state 1, received alone state 0, neither state 3.

@@ -29,7 +29,7 @@ pub enum FinReason {
     Distrusted = 2,
 }
 
-/// What a datagram is about.
+/// Content of a datagram, by its kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Body {
     /// A symbol; its payload follows the header.
@@ -105,7 +105,7 @@ impl Body {
         }
     }
 
-    /// What switches negotiate by it, if it goes down the tree of a scheduled flow.
+    /// Scheduling fields that switches change, if the datagram goes down the tree of a scheduled flow.
     pub fn negotiated(&self) -> Option<(SchedulingKind, &Scheduling)> {
         match self {
             Body::ScheduledSymbol(it) => Some((it.kind(), &it.scheduling)),
@@ -156,8 +156,8 @@ pub fn parse<'a>(bytes: &'a [u8], key: &HeaderKey) -> Result<Parsed<'a>, WireErr
     read(bytes, Some(key))
 }
 
-/// Reads what may be said on a tree, as a device on the path must, which holds no key: nothing of it is proven. `None` for all that
-/// is neither a symbol nor [`Body::Interest`] nor [`Body::Announcement`].
+/// Reads a datagram of a tree, as a device on the path must, which holds no key: nothing of it is proven. `None` for
+/// all that is neither a symbol nor [`Body::Interest`] nor [`Body::Announcement`].
 pub fn peek_tree(bytes: &[u8]) -> Option<Datagram> {
     matches!(bytes.first()? & 15, KIND_SYMBOL | KIND_TREE)
         .then(|| read(bytes, None).ok())?
@@ -274,7 +274,7 @@ fn covered(bytes: &[u8], kind: u8, flags: u8) -> usize {
     covered.min(bytes.len())
 }
 
-/// What stands between a symbol's header and the room of its seal: nothing if a switch has cut it off.
+/// Bytes between a symbol's header and its seal: none if a switch has cut them off.
 #[inline]
 fn payload_of(after: &[u8], flags: u8) -> Result<&[u8], WireError> {
     if flags & FLAG_TRIMMED != 0 {
@@ -289,8 +289,9 @@ fn payload_of(after: &[u8], flags: u8) -> Result<&[u8], WireError> {
 
 /// Reads what a switch has left of a symbol: the header, whatever else is still there or is not.
 ///
-/// That it was trimmed is for the caller to know, by the packet's code point ([`CodePoints`](crate::CodePoints)): a switch
-/// knows nothing of our flags, and anybody on the path could set them, since the tag does not cover the one in question.
+/// The caller must know that it was trimmed, by the packet's code point ([`CodePoints`](crate::CodePoints)): a switch
+/// knows nothing of our flags, and anybody on the path could set them, since the tag does not cover the one in
+/// question.
 ///
 /// # Errors
 /// [`WireError`]: too short for a symbol's header, no symbol, or as [`parse`].

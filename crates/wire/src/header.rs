@@ -1,4 +1,4 @@
-//! What every datagram begins with, its class, and why bytes are no datagram of ours.
+//! Header of every datagram, its class, and the reasons why bytes are no datagram of ours.
 
 use headwater_units::{FlowId, PacketNumber};
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ pub const HEADER: usize = PRELUDE + HEADER_TAG;
 pub(crate) const VERSION: u8 = 1;
 
 // Kinds, the lower half of the first byte.
-/// What is said of a scheduled flow beside its symbols; the scheduling header tells which.
+/// Datagrams of a scheduled flow beside its symbols; the scheduling header tells their kind.
 pub(crate) const KIND_SCHEDULED: u8 = 0;
 pub(crate) const KIND_SYMBOL: u8 = 1;
 pub(crate) const KIND_ACK: u8 = 2;
@@ -30,7 +30,7 @@ pub(crate) const KIND_PROBE: u8 = 10;
 pub(crate) const KIND_PROBE_ACK: u8 = 11;
 pub(crate) const KIND_PULL: u8 = 12;
 pub(crate) const KIND_RECEIPT: u8 = 13;
-/// What a source says of itself; the length tells which.
+/// Notices of a source about itself; the length tells their kind.
 pub(crate) const KIND_NOTICE: u8 = 14;
 pub(crate) const KIND_TREE: u8 = 15;
 

@@ -1,8 +1,8 @@
 //! One header for every protocol: parse, emit, edit in place.
 //!
 //! Every datagram begins with the same 16-byte prelude and an 8-byte header tag, so a switch never asks "whose packet
-//! is this". A symbol adds 8 bytes and reserves 16 behind its payload: 48 bytes in all ([`SYMBOL_OVERHEAD`]). What a flow says whose
-//! rate switches compute has ten bytes more, at the same place in each datagram ([`Scheduling`]).
+//! is this". A symbol adds 8 bytes and reserves 16 behind its payload: 48 bytes in all ([`SYMBOL_OVERHEAD`]). Datagrams
+//! of a flow whose rate switches compute have ten bytes more, at the same place in each ([`Scheduling`]).
 //!
 //! ```text
 //!  0        1        2        3        4                 12              16         24

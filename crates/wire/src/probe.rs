@@ -1,7 +1,7 @@
 //! Probes of a path's MTU and their answers (RFC 8899 §4.1).
 //!
-//! A probe is a datagram of the length in question, filled up with zeros: it carries nothing that would be missed. Who
-//! decides which length to try, and what follows from an answer, is not here.
+//! A probe is a datagram of the length in question, filled up with zeros: it carries nothing that would be missed. The
+//! choice of the length to try, and the consequences of an answer, are not here.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What receivers that ask for every packet say: pulls, and receipts for what came of one packet.
+//! Datagrams of receivers that ask for every packet: pulls, and receipts for single packets.
 //!
 //! ```text
 //! pull:     sequence (4) | flags (1) | wants (10 each)     bit 0 of the flags: fin, bit 1: detached, bits 2 and 3: how many wants
@@ -25,7 +25,7 @@ const DETACHED: u8 = 2;
 const WANTS_SHIFT: u32 = 2;
 const TRIMMED: u8 = 1;
 
-/// A part of a block that a receiver wants of one flow: so many symbols in all of the run start, start + stride,
+/// A part of a block that a receiver wants of one flow: a number of symbols in all of the run start, start + stride,
 /// start + 2 stride and so on, counted from its beginning, whether they were sent before or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Want {
@@ -117,7 +117,7 @@ impl Pull {
     }
 }
 
-/// What came of one packet, one per packet that came (NDP's ACK and NACK).
+/// Receipt for one packet that came (NDP's ACK and NACK).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
     /// The packet.

@@ -22,7 +22,7 @@ use crate::scheduling::{FLAG_SCHEDULED, OWN, SCHEDULING, SCHEDULING_END};
 use crate::symbol::{FLAG_TRIMMED, SEAL};
 use crate::{RoundTrip, Scheduling, SchedulingKind};
 
-/// What a scheduled symbol costs beside its payload.
+/// Bytes of a scheduled symbol beside its payload.
 pub const SCHEDULED_OVERHEAD: usize = SCHEDULING_END + SEAL;
 /// Maximum number of runs of missing symbols in a NACK.
 pub const MAX_MISSING: usize = 64;
@@ -126,7 +126,7 @@ pub enum TransferEnd {
 pub struct ScheduledFin {
     /// As [`ScheduledSymbol::number`].
     pub number: u32,
-    /// Why.
+    /// The reason.
     pub end: TransferEnd,
     /// For the switches.
     pub scheduling: Scheduling,
@@ -141,7 +141,7 @@ pub struct RateFeedback {
     pub held: Duration,
     /// Packets of the flow found lost so far, as their numbers tell; modulo 2^32.
     pub lost: u32,
-    /// That packet's, with the receiver's own limit on the offer.
+    /// The scheduling of that packet, with the receiver's own limit on the offer.
     pub scheduling: Scheduling,
 }
 
@@ -220,7 +220,7 @@ pub(crate) enum ScheduledBody {
     Nack(Box<Nack>),
 }
 
-/// What every scheduled datagram has behind its header tag.
+/// Fields of every scheduled datagram behind its header tag.
 pub(crate) struct Fields {
     own: [u8; OWN],
     pub(crate) kind: SchedulingKind,

@@ -1,4 +1,5 @@
-//! What a scheduled datagram says to the switches on its way, and they to its receivers (PAM §II-C and Fig. 5).
+//! Scheduling header: fields of a scheduled datagram for the switches on its way, and of these for its receivers (PAM
+//! §II-C and Fig. 5).
 //!
 //! ```text
 //! offset  32                33       36       39      42
@@ -36,7 +37,7 @@ pub(crate) const FLAG_SCHEDULED: u8 = 0b1_0000;
 /// Rates have 24 bits.
 const RATE_LIMIT: u64 = 1 << 24;
 
-/// What kind of scheduled datagram it is (PAM §IV-A, footnote 5).
+/// Kind of a scheduled datagram (PAM §IV-A, footnote 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SchedulingKind {
     /// A symbol (MULTICAST_DATA).
@@ -96,12 +97,12 @@ impl RateUnit {
         BitRate::new(1 << self.0)
     }
 
-    /// So many whole units, rounded down, at most what 24 bits hold.
+    /// Number of whole units in `rate`, rounded down, at most what 24 bits hold.
     pub fn count(self, rate: BitRate) -> u32 {
         (rate.get() >> self.0).min(RATE_LIMIT - 1) as u32
     }
 
-    /// The rate of so many units.
+    /// The rate of `count` units.
     pub fn times(self, count: u32) -> BitRate {
         BitRate::new(u64::from(count) << self.0)
     }
@@ -136,7 +137,7 @@ impl Scheduling {
         Rank::new(u32::from_be_bytes([0, high, middle, low]))
     }
 
-    /// What the source sends at (PAM r).
+    /// Rate at which the source sends (PAM r).
     pub fn rate(&self) -> BitRate {
         self.unit.times(self.rate)
     }

@@ -8,12 +8,12 @@ use crate::scheduling::{FLAG_SCHEDULED, SCHEDULING_END};
 
 /// Bytes reserved behind a symbol's payload for the tag of a sealed payload.
 pub const SEAL: usize = 16;
-/// What a symbol costs beside its payload: prelude, header tag, symbol header, seal.
+/// Bytes of a symbol datagram beside its payload: prelude, header tag, symbol header, seal.
 pub const SYMBOL_OVERHEAD: usize = HEADER + SYMBOL_HEADER + SEAL;
 
 /// Bytes of the symbol header, behind the header tag.
 pub(crate) const SYMBOL_HEADER: usize = 8;
-/// What the header tag of a symbol covers, with the tag's own place.
+/// Bytes that the header tag of a symbol covers, with the tag's own place.
 pub(crate) const SYMBOL_COVERED: usize = HEADER + SYMBOL_HEADER;
 
 /// IPv4 and UDP headers.
@@ -53,7 +53,7 @@ pub struct SymbolHeader {
 }
 
 impl SymbolHeader {
-    /// Of a whole symbol, of which nothing more is to be said than which it is.
+    /// Of a whole symbol, with nothing but its name.
     pub fn new(number: PacketNumber, symbol: SymbolId) -> Self {
         SymbolHeader {
             number,

@@ -1,4 +1,4 @@
-//! What is said up and down a tree of Datacast (§V-A): interests, and which block comes next.
+//! Datagrams up and down a tree of Datacast (§V-A): interests, and the announcement of the next block.
 //!
 //! ```text
 //! interest:      0 (1) | block (4) | ESI (3)

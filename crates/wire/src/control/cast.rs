@@ -1,4 +1,4 @@
-//! What is said about a cast: one object that many nodes are to have (SCDP §III-E, the controller's part).
+//! Messages about a cast: one object that many nodes are to have (SCDP §III-E, the controller's part).
 //!
 //! ```text
 //!   whoever asks -- Cast, UrgentCast, -> controller -- Fetch, StopFetch --> nodes
@@ -24,11 +24,11 @@ use super::node::{MAX_LABEL, MAX_LABELS, NodeInfo};
 use super::task::WhyUnscheduled;
 use crate::Class;
 
-/// A [`CastNews`] tells of at most so many receivers; the next one of others.
+/// Most receivers that a [`CastNews`] tells of; the next one tells of others.
 pub const MAX_NEWS: usize = 64;
-/// A [`Cast`] names at most so many receivers; the next one others.
+/// Most receivers that a [`Cast`] names; the next one names others.
 pub const MAX_NAMED: usize = 1024;
-/// Why a receiver has failed is said in at most this many bytes.
+/// Most bytes of the reason why a receiver has failed.
 pub const MAX_REASON: usize = 512;
 
 /// A flow, and the key that those who know it share.
@@ -43,11 +43,11 @@ pub struct FlowSecret {
 /// Somebody asks that nodes fetch an object into their stores.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cast {
-    /// Drawn by whoever asks; the same number means the same cast, asked for again.
+    /// Drawn by the asker; the same number means the same cast, asked for again.
     pub cast: u64,
     /// The URI: an object's name or id.
     pub name: String,
-    /// Who is to have it, at most [`MAX_NAMED`] in one message; if nobody is named, all nodes that keep objects.
+    /// Receivers, at most [`MAX_NAMED`] in one message; if nobody is named, all nodes that keep objects.
     pub to: Vec<NodeId>,
     /// Where these begin among all that are to have it: of more than a message has room for each part says all of this
     /// ([`Cast::into_parts`]), the first part first.
@@ -69,7 +69,7 @@ pub struct StandingCast {
     pub labels: BTreeMap<String, String>,
 }
 
-/// How whoever asks wants a cast to travel.
+/// How the asker wants a cast to travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CastWish {
     /// The best that works.
@@ -92,9 +92,9 @@ pub enum CastWish {
 pub struct Invitation {
     /// The number under which to ask for it ([`Request::request`](crate::Request)); another number is another invitation.
     pub request: u64,
-    /// What to keep it as.
+    /// Name to keep it under.
     pub name: String,
-    /// What it must be.
+    /// Object that must arrive.
     pub object: ObjectId,
     /// How its symbols queue.
     pub class: Class,
@@ -130,8 +130,8 @@ pub struct GroupQuestion {
     pub bytes: u16,
 }
 
-/// Controller to a node on a tree of Datacast: whom it asks, and whom it answers (Datacast §V-A). A newer version replaces an
-/// older one.
+/// Controller to a node on a tree of Datacast: the neighbours that it asks, and those that it answers (Datacast §V-A).
+/// A newer version replaces an older one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeOrder {
     /// The tree, and the key that all its nodes share.
@@ -156,7 +156,7 @@ pub struct TreeOrder {
     pub signals: FlowSecret,
 }
 
-/// What is known of a repair of a cast's trees.
+/// Timing and extent of a repair of a cast's trees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeRepair {
     /// From the cast's beginning to the first word of a neighbour that had fallen silent.
@@ -192,7 +192,7 @@ pub struct Fetched {
     pub by_unicast: Bytes,
     /// Of that, what other receivers have passed on.
     pub relayed: Bytes,
-    /// By whom flows of its own have brought how much of that; at most [`MAX_FLOWS`] nodes.
+    /// Nodes whose own flows have brought parts of that, and how much each; at most [`MAX_FLOWS`] nodes.
     pub from: Vec<(NodeId, Bytes)>,
     /// If the object is a folder's manifest, the size of the files that it lists, all of which are there; else zero.
     pub files: Bytes,
@@ -212,7 +212,7 @@ pub enum FetchEnd {
 /// Why receivers are served one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WhyUnicast {
-    /// Whoever asked wanted it so.
+    /// The asker wanted it so.
     Wished,
     /// There are not two of them to be served.
     TooFew,
@@ -220,12 +220,12 @@ pub enum WhyUnicast {
     TooMany,
     /// The controller has no group addresses to give.
     NoGroups,
-    /// Fewer than two of so many have heard the group.
+    /// Fewer than two of the asked receivers have heard the group.
     Unheard {
         /// How many were asked.
         of: u16,
     },
-    /// The source did not say who has heard it, or could not send to it.
+    /// The source did not say which members heard it, or could not send to it.
     Source,
     /// No tree of the network leads to two of them.
     NoTrees,
@@ -240,7 +240,7 @@ pub enum CastRoute {
     Multicast {
         /// Its address.
         at: SocketAddr,
-        /// So many receivers belong to it.
+        /// Number of its receivers.
         members: u16,
         /// Of so many that were asked whether they hear it.
         of: u16,
@@ -249,9 +249,9 @@ pub enum CastRoute {
     Unicast(WhyUnicast),
     /// Down trees of a network that is known (Datacast).
     Trees {
-        /// So many trees that share no link.
+        /// Number of trees, which share no link.
         trees: u16,
-        /// So many receivers are on them.
+        /// Number of receivers on them.
         members: u16,
         /// Of so many that are to have it.
         of: u16,
@@ -260,18 +260,18 @@ pub enum CastRoute {
     },
     /// Each stripe of the object's blocks down a tree of receivers, which pass symbols on as they come.
     Overlay {
-        /// So many receivers do.
+        /// Number of receivers.
         members: u16,
         /// Why not to a group.
         why: WhyUnicast,
-        /// So many racks have several of them: each part enters those once, and is handed on within.
+        /// Number of racks with several receivers: each part enters those once, and is handed on within.
         racks: u16,
     },
     /// Each once, to a group, at the rate that switches compute (PAM).
     Rates {
         /// Its address.
         at: SocketAddr,
-        /// So many receivers belong to it.
+        /// Number of its receivers.
         members: u16,
         /// Of so many that were asked whether they hear it.
         of: u16,
@@ -295,7 +295,7 @@ pub enum MemberStanding {
     Failed(String),
 }
 
-/// What is known of one receiver of a cast.
+/// State of one receiver of a cast.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberNews {
     /// The receiver.
@@ -318,7 +318,7 @@ pub struct MemberNews {
     pub after: Duration,
 }
 
-/// Controller to whoever asked for a cast that goes at computed rates, or did: how it does. Said with [`CastNews`].
+/// Controller to the asker of a cast that goes at computed rates, or did: how it does. Said with [`CastNews`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AtRates {
     /// It goes so.
@@ -330,11 +330,11 @@ pub enum AtRates {
 /// How a cast at computed rates does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateNews {
-    /// What its source sends at.
+    /// Rate at which its source sends.
     pub rate: BitRate,
     /// The receiver whose path grants least, and how much.
     pub least: Option<(NodeId, BitRate)>,
-    /// The source waits for an offer since so long.
+    /// Time for which the source has waited for an offer.
     pub paused: Option<Duration>,
     /// A cast that goes before it and is being sent, if it waits: its number.
     pub behind: Option<u64>,
@@ -342,18 +342,18 @@ pub struct RateNews {
     pub finish: Option<Duration>,
 }
 
-/// Controller to whoever asked: how a cast does.
+/// Controller to the asker: how a cast does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CastNews {
     /// The cast.
     pub cast: u64,
-    /// What its name stands for.
+    /// Object that its name stands for.
     pub object: ObjectId,
     /// The object's size.
     pub bytes: Bytes,
     /// If the object is a folder's manifest, the size of the files that it lists, once a receiver has said so; else zero.
     pub files: Bytes,
-    /// Who sends it.
+    /// Node that sends it.
     pub source: NodeId,
     /// How it travels.
     pub route: CastRoute,
@@ -370,17 +370,17 @@ pub struct CastNews {
     pub of: u32,
     /// Of these, the ones that have the object.
     pub done: u32,
-    /// And those that will not get it.
+    /// Number of receivers that will not get it.
     pub failed: u32,
     /// How much of the object the one has that is behind all others; all of it, if all are through.
     pub behind: Bytes,
-    /// What became of its trees, the newest at most [`MAX_NEWS`].
+    /// Repairs of its trees, the newest at most [`MAX_NEWS`].
     pub repairs: Vec<TreeRepair>,
     /// Nothing more will happen, and all receivers have been told of.
     pub over: bool,
 }
 
-/// What is wrong with it, if anything.
+/// Ok, or the field that is out of bounds.
 type Bound = Result<(), &'static str>;
 
 impl Cast {

@@ -1,4 +1,4 @@
-//! What agents tell their controller of coflows, and in which order these go (Courier §IV, S.schedule()).
+//! Messages between agents and their controller about coflows and their order (Courier §IV, S.schedule()).
 
 use headwater_units::{Bytes, Rank};
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ pub struct CoflowTotals {
 /// A coflow at the host that fetches it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoflowTotal {
-    /// Which.
+    /// The name.
     pub name: CoflowName,
     /// Bytes of it that have come to this host.
     pub here: Bytes,
@@ -39,7 +39,7 @@ pub struct CoflowTotal {
     pub pairs: Vec<PairTotal>,
 }
 
-/// What is left of a coflow between two hosts.
+/// Bytes left of a coflow between two hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PairTotal {
     /// The host that sends.
@@ -51,7 +51,7 @@ pub struct PairTotal {
 /// The rank of a coflow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoflowRank {
-    /// Which.
+    /// The name.
     pub name: CoflowName,
     /// The smaller, the more important.
     pub rank: Rank,

@@ -9,7 +9,7 @@ pub const MAX_FLOWS: usize = 256;
 /// Lists of a node's addresses have at most this many entries.
 pub(super) const MAX_ADDRESSES: usize = 16;
 
-/// What is wrong with a message unless this holds.
+/// An error that names `what` unless `ok` holds.
 pub(super) fn check(ok: bool, what: &'static str) -> Result<(), &'static str> {
     if ok { Ok(()) } else { Err(what) }
 }

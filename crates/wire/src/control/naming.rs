@@ -1,4 +1,5 @@
-//! What a name stands for, and who may say so: a name carries a generation that only rises.
+//! Names: the object that a name stands for, and the node that may change it. A name carries a generation that only
+//! rises.
 
 use headwater_units::{NodeId, ObjectId};
 use serde::{Deserialize, Serialize};
@@ -10,11 +11,11 @@ use super::limits::MAX_NAME;
 pub struct Naming {
     /// The name.
     pub name: String,
-    /// What it stands for.
+    /// Object that it stands for.
     pub object: ObjectId,
     /// How often it has been given to another object, from 1: of two, the higher one holds.
     pub generation: u64,
-    /// Who gave it to the object. Others do not take it while that node is there and holds it.
+    /// Node that gave the name to the object. Others do not take it while that node is there and holds it.
     pub owner: NodeId,
 }
 
@@ -57,7 +58,7 @@ pub struct Claim {
 pub struct NameStands {
     /// The claim that this answers; `None`: the node said something older.
     pub claim: Option<u64>,
-    /// What the name stands for. The claim was granted if it is the claimed object.
+    /// Object and owner of the name now. The claim was granted if it is the claimed object.
     pub naming: Naming,
     /// The owner for people: its name and where it listens, as far as it is known.
     pub owner_is: String,

@@ -1,4 +1,4 @@
-//! What a node says of itself when it comes, and what it holds.
+//! Messages of a node about itself when it connects, and about the objects that it holds.
 
 use core::net::{IpAddr, SocketAddr};
 use std::collections::BTreeMap;
@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use super::address::resolve_address;
 use super::limits::{MAX_ADDRESSES, MAX_NAME, check};
 
-/// A node carries at most so many labels.
+/// Most labels of a node.
 pub const MAX_LABELS: usize = 32;
-/// A label's key is at most so many bytes, and so is its value.
+/// Most bytes of a label's key, and of its value.
 pub const MAX_LABEL: usize = 128;
 
-/// Who a node is and where it can be reached; said once per connection.
+/// Identity and addresses of a node; sent once per connection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeInfo {
     /// The hash of its public key, checked by the connection below.
@@ -26,9 +26,9 @@ pub struct NodeInfo {
     /// Where its data socket receives. An unspecified address stands for the one at which its hearer reaches the speaker
     /// ([`Control::resolve`](crate::Control::resolve)): of a node beside its controller, where the controller is reached.
     pub data: Vec<SocketAddr>,
-    /// What the operator says its uplink carries.
+    /// Capacity of its uplink, as the operator states it.
     pub uplink: Option<BitRate>,
-    /// What the operator says its downlink carries.
+    /// Capacity of its downlink, as the operator states it.
     pub downlink: Option<BitRate>,
     /// The rack it stands in, where racks have an uplink of their own: name and capacity.
     pub rack: Option<(String, Option<BitRate>)>,
@@ -36,11 +36,12 @@ pub struct NodeInfo {
     pub room: u16,
     /// Drawn at start: tells a restarted node from a reconnected one.
     pub incarnation: u64,
-    /// Round trip of the connection that this is said over, as the node measured it.
+    /// Round trip of the connection that carries this message, as the node measured it.
     pub rtt: Option<Duration>,
-    /// The address that the connection comes from, as whoever accepted it sees it; a node's own word for it counts nothing.
+    /// The address that the connection comes from, as the accepting side sees it; a node's own word for it counts
+    /// nothing.
     pub seen: Option<IpAddr>,
-    /// What the operator calls it by, key and value; its rack is not among them. At most [`MAX_LABELS`].
+    /// Labels that the operator gave it, key and value; its rack is not among them. At most [`MAX_LABELS`].
     pub labels: BTreeMap<String, String>,
 }
 
@@ -64,7 +65,7 @@ impl NodeInfo {
     }
 
     /// Where its data socket may be reached at the address that its connection has proved to be its own: symbols sent
-    /// there hit nobody else. An unspecified one becomes an address from which whoever hears it got the word.
+    /// there hit nobody else. An unspecified one becomes an address from which the hearer got the word.
     pub fn proven(&self) -> Vec<SocketAddr> {
         let own = |at: &&SocketAddr| at.ip().is_unspecified() || self.seen == Some(at.ip());
         self.data.iter().filter(own).copied().collect()

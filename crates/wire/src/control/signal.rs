@@ -1,13 +1,14 @@
-//! What a controller says to many nodes by one message that they split among each other (Datacast §III, "a signalling protocol, which
-//! uses a hierarchical transmission tree structure").
+//! Signals: one message of a controller to many nodes, which they split among each other (Datacast §III, "a signalling
+//! protocol, which uses a hierarchical transmission tree structure").
 //!
 //! ```text
 //!   controller -- Signal --> root -- Signal --> node -- Signal --> leaf     each takes its own part out, and sends on what is left
 //!              <- Signalled -     <- Signalled -     <- Signalled -         once all below have said so, or are given up
 //! ```
-//! **Who may say what.** The part of a node is a whole datagram of a flow that only the controller and this node know, and is sent on
-//! as it is: whoever passes it on can read it, and change nothing. So it holds no key; who is to have one is told by a connection of
-//! its own. What comes back is tagged by the other half of the node's key, which the node above is lent for this.
+//! **Who may say what.** The part of a node is a whole datagram of a flow that only the controller and this node know,
+//! and is sent on as it is: whoever passes it on can read it, and change nothing. So it holds no key; a node that is to
+//! have one is told by a connection of its own. What comes back is tagged by the other half of the node's key, which
+//! the node above is lent for this.
 
 use core::net::SocketAddr;
 
@@ -32,11 +33,11 @@ pub struct Signal {
     pub number: u32,
     /// Its own part; nothing, if it only sends on.
     pub updates: Vec<TreeUpdate>,
-    /// Who is told next.
+    /// Nodes that are told next.
     pub below: Vec<SignalBranch>,
 }
 
-/// What of a node's tree order a reroute changes; the rest of its order stays as it is.
+/// Part of a node's tree order that a reroute changes; the rest of its order stays as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeUpdate {
     /// The tree.
@@ -51,7 +52,7 @@ pub struct TreeUpdate {
     pub receives: bool,
 }
 
-/// What is sent on to one node.
+/// Part of a signal that is sent on to one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignalBranch {
     /// Its data socket.
@@ -62,7 +63,7 @@ pub struct SignalBranch {
     pub number: u32,
     /// By which its answer is tagged ([`answer_key`]).
     pub answers: [u8; 16],
-    /// How many nodes are told by this: itself, and whoever is told through it.
+    /// How many nodes are told by this: itself, and those that are told through it.
     pub members: u16,
     /// Over how many nodes the last of these is told.
     pub levels: u8,
@@ -70,7 +71,7 @@ pub struct SignalBranch {
     pub datagram: Vec<u8>,
 }
 
-/// The answer to a [`Signal`], to whoever it came from.
+/// The answer to a [`Signal`], to its sender.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signalled {
     /// [`Signal::flow`].
@@ -79,7 +80,8 @@ pub struct Signalled {
     pub number: u32,
     /// It has come, but not everybody below has answered yet.
     pub open: bool,
-    /// Who was not told, ascending: the node itself is 0, those of its first branch come next, each branch in this order.
+    /// Nodes that were not told, ascending: the node itself is 0, those of its first branch come next, each branch in
+    /// this order.
     pub untold: Vec<u16>,
 }
 
@@ -131,7 +133,7 @@ impl TreeUpdate {
 }
 
 impl TreeOrder {
-    /// What a signal says of it to a node that has an older version of it.
+    /// The change that a signal carries for a node that has an older version of the order.
     pub fn update(&self) -> TreeUpdate {
         TreeUpdate {
             tree: self.tree.flow,

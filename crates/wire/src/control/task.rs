@@ -9,8 +9,8 @@ pub enum SpreadRule {
     /// Source i of M sends ESI = i + kM of every block (PPUSH §III-A).
     Residue,
     /// Source i of M sends the source symbols ESI = i + kM of every block, and nobody else ever does: an equal part of
-    /// the task for each, decided once. What PPUSH compares itself with (§V-B, PPUSH(0,0) and PPUSH(0,1)); a task is as
-    /// slow as its slowest source.
+    /// the task for each, decided once. The rule that PPUSH compares itself with (§V-B, PPUSH(0,0) and PPUSH(0,1)); a
+    /// task is as slow as its slowest source.
     Equal,
     /// The receiver lists blocks and ranges by measured rate (docs/decisions/0025).
     #[default]
@@ -31,7 +31,7 @@ pub enum Delivery {
     },
     /// The receiver pulls symbol by symbol (SCDP).
     Pull {
-        /// What each source pushes before it is asked for more, in symbols (SCDP §III-D, IW).
+        /// Symbols that each source pushes before it is asked for more (SCDP §III-D, IW).
         initial_window: u16,
     },
     /// The receiver asks for symbols by name, up trees in which devices remember what passed (Datacast).
@@ -45,12 +45,12 @@ pub enum Delivery {
         receivers: u16,
         /// From the order to send until the transfer should be complete, if it matters.
         deadline: Option<Duration>,
-        /// What a controller that knows the network says of it; if nothing, the source goes by its own settings.
+        /// Terms of a controller that knows the network; if absent, the source goes by its own settings.
         terms: Option<RateTerms>,
     },
 }
 
-/// Who goes first among transfers (PAM Table I).
+/// Order of transfers (PAM Table I).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum TransferOrder {
     /// The one with the smallest remaining size times number of receivers.
@@ -69,7 +69,7 @@ pub enum TransferOrder {
 /// How a transfer stands to others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Precedence {
-    /// Who goes first.
+    /// Order of transfers.
     pub order: TransferOrder,
     /// A transfer that cannot meet its deadline any more ends. Else it goes on.
     pub drops_late: bool,
@@ -84,7 +84,7 @@ pub struct Urgency {
     pub deadline: Option<Duration>,
 }
 
-/// What a controller says of a transfer at computed rates.
+/// A controller's terms of a transfer at computed rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateTerms {
     /// How it stands to others.
@@ -107,7 +107,7 @@ pub enum WhyUnscheduled {
 }
 
 impl Delivery {
-    /// What results call it.
+    /// Its name in results.
     pub fn name(self) -> &'static str {
         match self {
             Delivery::Push => "push",
@@ -119,14 +119,14 @@ impl Delivery {
     }
 }
 
-/// What is wrong with a node's copy of an object.
+/// Reason why a node's copy of an object is of no use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Spoiled {
     /// The file is no longer the one that was hashed.
     Changed,
     /// It cannot be read any more.
     Unreadable,
-    /// What it sends of it does not have the object's hash.
+    /// The bytes that it sends do not have the object's hash.
     Wrong,
 }
 
@@ -158,7 +158,7 @@ pub enum Refusal {
     Spoiled {
         /// The node.
         node: NodeId,
-        /// What is wrong with its copy.
+        /// Reason why its copy is of no use.
         how: Spoiled,
     },
 }

@@ -1,5 +1,5 @@
-//! What a controller is told: by nodes that hold objects, by sources of their flows, by receivers of their tasks, and by
-//! whoever wants a cast.
+//! Messages to a controller: from nodes that hold objects, from sources about their flows, from receivers about their
+//! tasks, and from nodes that want a cast.
 
 use core::net::SocketAddr;
 
@@ -19,7 +19,7 @@ use crate::Class;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToController {
     // ---- a node, of itself
-    /// Who the node is.
+    /// Introduction of the node.
     Hello(NodeInfo),
     /// The node holds this object.
     Hold(Holding),
@@ -32,7 +32,7 @@ pub enum ToController {
     Spoiled {
         /// The object.
         object: ObjectId,
-        /// What is wrong with the copy.
+        /// Reason why the copy is of no use.
         how: Spoiled,
     },
     /// An object that the node holds has this name, as some controller has granted.
@@ -65,7 +65,7 @@ pub enum ToController {
         needed: Symbols,
         /// The newest version of [`Flows`](super::ToReceiver::Flows) that arrived.
         flows_version: u32,
-        /// What came from whom.
+        /// Report of each flow.
         flows: Vec<FlowView>,
         /// Blocks wait for the receiver's decoder or disk: it is the limit, not the network.
         held_up: bool,
@@ -81,7 +81,7 @@ pub enum ToController {
     Fin {
         /// The task.
         task: TaskId,
-        /// How.
+        /// The outcome.
         outcome: Outcome,
     },
 
@@ -95,7 +95,7 @@ pub enum ToController {
     PushRefused {
         /// The flow.
         flow: FlowId,
-        /// Why.
+        /// The reason.
         reason: Refusal,
     },
     /// The flow is over.
@@ -108,18 +108,18 @@ pub enum ToController {
         /// All of them.
         flows: Vec<FlowReport>,
     },
-    /// Who has heard a group.
+    /// Members that have heard a group.
     GroupProbed {
         /// The flow on which they were asked.
         asked: FlowId,
         /// The flows of those that have answered.
         heard: Vec<FlowId>,
     },
-    /// So much has left on a group's flow.
+    /// Number of symbols that have left on a group's flow.
     GroupSent {
         /// The flow.
         flow: FlowId,
-        /// Symbols, as often as they were sent; whoever receives them does not matter.
+        /// Symbols, as often as they were sent; their receivers do not matter.
         sent: Symbols,
     },
 
@@ -131,7 +131,7 @@ pub enum ToController {
         /// The order's version.
         version: u32,
     },
-    /// Neighbours on a tree are not heard of. Said again while it is so.
+    /// Neighbours on a tree are not heard of. Repeated while it is so.
     Silent {
         /// The tree.
         tree: FlowId,
@@ -146,18 +146,18 @@ pub enum ToController {
     // ---- casts
     /// Somebody wants nodes to have an object.
     Cast(Cast),
-    /// Whoever wanted a cast wants it no more; what is there stays.
+    /// The node that wanted a cast wants it no more; copies that have arrived stay.
     StopCast {
         /// The cast.
         cast: u64,
     },
-    /// What came of an invitation.
+    /// Result of an invitation.
     Fetched(Fetched),
     /// Somebody wants nodes that join later to have an object too, or not any more.
     StandingCast {
-        /// Drawn by whoever asks; the answer has the same number.
+        /// Drawn by the asker; the answer has the same number.
         number: u64,
-        /// Which.
+        /// The cast.
         cast: StandingCast,
         /// It begins, or ends.
         stands: bool,
@@ -177,7 +177,7 @@ pub enum ToController {
     UrgentCast(Cast, Urgency),
 
     // ---- the agent of a host, of what it fetches
-    /// Totals of its coflows. Said again and again; each is answered.
+    /// Totals of its coflows. Repeated; each is answered.
     Coflows(CoflowTotals),
 }
 
@@ -240,7 +240,7 @@ impl ToController {
 /// A receiver asks for an object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// Drawn by the receiver; the same number means the same request, said again.
+    /// Drawn by the receiver; the same number means the same request, repeated.
     pub request: u64,
     /// The URI: an object's name or id.
     pub name: String,
@@ -263,7 +263,7 @@ pub struct Request {
     pub passes_on: bool,
 }
 
-/// What a receiver says of a flow, to the controller.
+/// A receiver's report about a flow, to the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowView {
     /// The flow.
@@ -272,13 +272,13 @@ pub struct FlowView {
     pub bytes: Bytes,
     /// At this rate lately.
     pub rate: BitRate,
-    /// Nothing came for this long although something was expected.
+    /// Time for which nothing came although something was expected.
     pub silent: Duration,
-    /// In an overlay: for this long others have been ahead, and it has brought little.
+    /// In an overlay: time for which others have been ahead while it brought little.
     pub behind: Duration,
 }
 
-/// What a source says of a flow, to the controller.
+/// A source's report about a flow, to the controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowReport {
     /// The flow.
@@ -299,18 +299,18 @@ pub struct FlowReport {
     pub starved: bool,
 }
 
-/// What a source says of a transfer at computed rates, to the controller (PAM §III-A).
+/// A source's report about a transfer at computed rates, to the controller (PAM §III-A).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransferReport {
     /// The flow, of a group or of one receiver.
     pub flow: FlowId,
-    /// What it sends at; zero: it waits.
+    /// Rate at which it sends; zero: it waits.
     pub rate: BitRate,
     /// Its position in line.
     pub rank: Rank,
     /// Bytes of symbols that are left to send.
     pub left: Bytes,
-    /// It has waited for an offer for so long; `None`: it sends, or has nothing to send.
+    /// Time for which it has waited for an offer; `None`: it sends, or has nothing to send.
     pub paused: Option<Duration>,
     /// The flow of the receiver that offers least, and its offer, once all have offered something.
     pub least: Option<(FlowId, BitRate)>,

@@ -1,4 +1,4 @@
-//! What a node is told by its controller, beside the orders about its flows: casts, groups, trees and names.
+//! Messages of a controller to a node, beside the orders about its flows: casts, groups, trees and names.
 
 use core::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use super::{
     AtRates, CastNews, CoflowRank, GroupQuestion, Invitation, NameStands, Refusal, Signal, TreeOrder,
 };
 
-/// A message to a node, or to whoever asked for a cast.
+/// A message to a node, or to the asker of a cast.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToNode {
     /// The node is to fetch an object.
@@ -32,7 +32,7 @@ pub enum ToNode {
     },
     /// Trees were rerouted. The node sends the parts that are for others on.
     Signal(Box<Signal>),
-    /// What became of a claim.
+    /// Result of a claim.
     NameStands(Box<NameStands>),
     /// How a cast goes that was asked for.
     Casting(Box<CastNews>),
@@ -40,7 +40,7 @@ pub enum ToNode {
     CastRefused {
         /// The cast.
         cast: u64,
-        /// Why.
+        /// The reason.
         reason: Refusal,
     },
     /// A standing cast has begun or ended, as was asked for.

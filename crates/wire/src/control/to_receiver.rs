@@ -1,4 +1,4 @@
-//! What a receiver is told by the controller that it has asked.
+//! Messages of a controller to a receiver that has asked it.
 
 use core::net::SocketAddr;
 
@@ -18,7 +18,7 @@ pub enum ToReceiver {
         request: u64,
         /// The task made for it.
         task: TaskId,
-        /// What the name stands for.
+        /// Object that the name stands for.
         object: ObjectId,
         /// Its size.
         bytes: Bytes,
@@ -38,7 +38,7 @@ pub enum ToReceiver {
     Refused {
         /// The request that this answers.
         request: u64,
-        /// Why.
+        /// The reason.
         reason: Refusal,
     },
     /// The flows of the task are now these.

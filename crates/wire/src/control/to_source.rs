@@ -1,4 +1,4 @@
-//! What a source is told by whoever made a flow, the controller of its task.
+//! Messages to a source from the peer that made a flow: the controller of its task.
 
 use core::net::SocketAddr;
 
@@ -86,7 +86,7 @@ pub struct Push {
     pub task: TaskId,
     /// The flow.
     pub flow: FlowId,
-    /// What to send.
+    /// Object to send.
     pub object: ObjectId,
     /// The object's size.
     pub bytes: Bytes,
@@ -98,9 +98,9 @@ pub struct Push {
     pub theta: Theta,
     /// How its symbols queue.
     pub class: Class,
-    /// Who receives; flows to the same node share what is known of the path.
+    /// Receiver; flows to the same node share their memory of the path.
     pub receiver: NodeId,
-    /// Who decides when a symbol leaves.
+    /// Transport of the flow, which decides when a symbol leaves.
     pub delivery: Delivery,
     /// The source's place among `of` residue classes; a receiver that does not pull says so itself. In an overlay the stripe that it sends.
     pub index: u8,
@@ -110,13 +110,13 @@ pub struct Push {
     /// addresses that it has proved to be its own. Of a group: its address, and then that of a member, to which the same interface
     /// leads.
     pub at: Vec<SocketAddr>,
-    /// What is known of its path; if nothing, the source finds out.
+    /// Facts about its path; if absent, the source finds out.
     pub start: Option<Start>,
-    /// What the flow is to others.
+    /// Role of the flow among others.
     pub role: FlowRole,
 }
 
-/// What a flow is to others (SCDP §III-E, Datacast §IV-B, overlays).
+/// Role of a flow among others (SCDP §III-E, Datacast §IV-B, overlays).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FlowRole {
     /// One source, one receiver, nothing to do with others.
@@ -134,7 +134,7 @@ pub enum FlowRole {
     },
     /// One of the trees of a group, `index` of `of` (Datacast §IV-B).
     Tree {
-        /// What all trees of the group call it.
+        /// Common id of all trees of the group.
         group: FlowId,
         /// The most that its links carry beside what the other trees want of them, in bits of symbols' datagrams (above UDP) per
         /// second, if that is known. The same order with another rate changes it.
@@ -145,7 +145,7 @@ pub enum FlowRole {
     Relay,
 }
 
-/// What a controller knows of a flow's path before anything was sent on it, by what the nodes at its ends have stated.
+/// Facts about a flow's path before anything was sent on it, by the statements of the nodes at its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
     /// The flow's part of the links at its ends.

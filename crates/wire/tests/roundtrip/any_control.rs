@@ -125,7 +125,7 @@ fn urgency(n: u64) -> Urgency {
     Urgency { precedence: Precedence { order, drops_late: n.is_multiple_of(2) }, deadline }
 }
 
-/// What is said about casts.
+/// Messages about casts.
 #[expect(clippy::too_many_lines, reason = "one flat list")]
 fn cast() -> impl Strategy<Value = Control> {
     let secret = |n: u64, bytes: [u8; 32]| FlowSecret { flow: FlowId(n), key: FlowKey(bytes) };

@@ -1,4 +1,4 @@
-//! What is well formed and makes no sense is refused.
+//! Datagrams that are well formed and make no sense are refused.
 
 use std::num::NonZeroU16;
 

@@ -25,7 +25,7 @@ fn symbol() -> impl Strategy<Value = ScheduledSymbol> {
     )
 }
 
-/// What goes down the tree: its offer is negotiated.
+/// Datagrams that go down the tree: their offer is negotiated.
 fn downwards() -> impl Strategy<Value = Body> {
     let ends = [TransferEnd::Done, TransferEnd::Early, TransferEnd::Late, TransferEnd::Cancelled];
     prop_oneof![
