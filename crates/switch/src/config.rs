@@ -17,23 +17,23 @@ pub const MAX_QUEUES: usize = 32;
 /// The frame in transmission counts until its last bit has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Limit {
-    /// So many frames: an arrival that finds as many is refused (PPUSH §V-A: "once the occupancy reaches 100").
+    /// In frames: an arrival that finds as many is refused (PPUSH §V-A: "once the occupancy reaches 100").
     Packets(u32),
-    /// So many bytes, the arriving frame's included.
+    /// In bytes, the arriving frame's included.
     Bytes(Bytes),
 }
 
 /// The mark threshold (PPUSH K): an arrival that takes its queue's occupancy above it is marked.
 ///
 /// The occupancy counts the frame in transmission and the arriving one, so with `Packets(30)` the arrival that finds 30
-/// frames is the first to be marked. That is what PPUSH says twice, once as "reaches the threshold of 30" on enqueue
-/// (§IV-B) and once as "larger than 30" (§V-A); Eq. 3 has `q > K`. DCTCP and RFC 8257 §3.1 compare the queue that the
-/// arrival finds, without the arrival, so that their first mark comes one frame later for the same K.
+/// frames is the first to be marked. PPUSH says that twice, once as "reaches the threshold of 30" on enqueue (§IV-B)
+/// and once as "larger than 30" (§V-A); Eq. 3 has `q > K`. DCTCP and RFC 8257 §3.1 compare the queue that the arrival
+/// finds, without the arrival, so that their first mark comes one frame later for the same K.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Threshold {
-    /// So many frames.
+    /// In frames.
     Packets(u32),
-    /// So many bytes, the arriving frame's included.
+    /// In bytes, the arriving frame's included.
     Bytes(Bytes),
 }
 
@@ -95,7 +95,7 @@ pub enum Service {
     },
 }
 
-/// What becomes of an arrival whose queue, or whose pool, is full.
+/// Treatment of an arrival whose queue, or whose pool, is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WhenFull {
     /// It is dropped.
@@ -128,13 +128,13 @@ pub struct PortConfig {
     pub classes: ClassMap,
     /// The limit of every queue that has none of its own; none: [`MAX_QUEUE_BYTES`].
     pub limit: Option<Limit>,
-    /// What all queues that [share the pool](QueueConfig::shares_pool) may hold together, besides their own limits.
+    /// Limit of all queues that [share the pool](QueueConfig::shares_pool) together, besides their own limits.
     pub pool: Option<Limit>,
     /// Which queue sends next.
     pub service: Service,
-    /// What becomes of an arrival that finds no room.
+    /// Treatment of an arrival that finds no room.
     pub when_full: WhenFull,
-    /// Who grants rates.
+    /// Allocator that grants rates.
     pub allocator: Allocator,
 }
 
@@ -254,7 +254,7 @@ impl Bound {
     /// Above everything.
     pub(crate) const NONE: Bound = Bound { packets: u64::MAX, bytes: u64::MAX };
 
-    /// What a queue or a pool may hold.
+    /// The bound of a queue or a pool.
     pub(crate) fn room(limit: Option<Limit>) -> Self {
         match limit {
             None => Bound { packets: u64::MAX, bytes: MAX_QUEUE_BYTES.get() },

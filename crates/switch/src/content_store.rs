@@ -1,4 +1,5 @@
-//! What a device where a tree branches remembers of it: recent symbols, and who waits for which (Datacast §V-A and §V-C).
+//! Content store of a device where a tree branches: recent symbols, and the interests that wait for symbols (Datacast
+//! §V-A and §V-C).
 //!
 //! ```text
 //!   interest --held?--yes--> answered out of the port it came in by
@@ -15,12 +16,12 @@
 //! **Duplicates are not kept** (§V-C). The source numbers the packets of a tree as it first sends them, and sends one again
 //! under its first number: so a store knows without a flag what is older than the oldest that it holds.
 //!
-//! **Waiting.** The paper says that a device answers an interest for what it has, and nothing of one that is asked for but not
-//! there yet. CCN, on which it builds, keeps the second and answers both by the same packet; so does this, since Fig. 4's "each
-//! link exactly once, in any order" needs it. [`StoreConfig::gathers`] turns it off. An interest that the same port repeats goes
-//! on: something was lost above. Every port will notice; but one loss is to be one duplicate at the source, so whoever repeats
-//! it after the first waits again, until somebody repeats it twice. Not here: lifetimes of interests (the oldest make room),
-//! negative answers, names other than ours.
+//! **Waiting.** The paper says that a device answers an interest for what it has, and nothing of one that is asked for
+//! but not there yet. CCN, on which it builds, keeps the second and answers both by the same packet; so does this,
+//! since Fig. 4's "each link exactly once, in any order" needs it. [`StoreConfig::gathers`] turns it off. An interest
+//! that the same port repeats goes on: something was lost above. Every port will notice; but one loss is to be one
+//! duplicate at the source, so a port that repeats it after the first waits again, until one repeats it twice. Not
+//! here: lifetimes of interests (the oldest make room), negative answers, names other than ours.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +48,7 @@ pub struct StoreConfig {
     pub replacement: Replacement,
     /// Whether interests for what is in flight wait for it here.
     pub gathers: bool,
-    /// At most so many names are waited for; the oldest is forgotten, and asked for again by whoever misses it.
+    /// Most names that are waited for; the oldest is forgotten, and asked for again by those that miss it.
     pub names: usize,
 }
 
@@ -58,7 +59,7 @@ impl Default for StoreConfig {
     }
 }
 
-/// What becomes of an interest.
+/// Result of an interest.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer<'a, F> {
     /// It is answered with this packet.
@@ -97,7 +98,7 @@ struct Held<F> {
     rank: Rank,
 }
 
-/// Who waits for a name.
+/// Askers that wait for a name.
 #[derive(Clone, Debug)]
 struct Waiting<R> {
     /// Each with the round in which it asked last.
@@ -228,7 +229,7 @@ impl<F, R: Clone + PartialEq> ContentStore<F, R> {
         self.waiting.len()
     }
 
-    /// What it has done.
+    /// Its counters.
     pub fn stats(&self) -> StoreStats {
         self.stats
     }
@@ -269,7 +270,7 @@ pub struct ContentStores<F, R> {
 }
 
 impl<F, R: Clone + PartialEq> ContentStores<F, R> {
-    /// With so many bytes in all, at least one tree: 4 GB hold 32,000 trees of 125 KB (Datacast §V-C).
+    /// With `memory` bytes in all, at least one tree: 4 GB hold 32,000 trees of 125 KB (Datacast §V-C).
     pub fn new(config: StoreConfig, memory: Bytes) -> Self {
         let trees = (memory.get() / config.size.get().max(1)).max(1) as usize;
         ContentStores { config, trees, stores: BTreeMap::new(), uses: 0 }

@@ -1,4 +1,4 @@
-//! What a plain port remembers of the frames it has passed: when each leaves, and how long it is.
+//! Memory of a plain port about the frames that it has passed: when each leaves, and how long it is.
 //!
 //! A ring of departures in order. The totals make it cheap: each slot has the bytes of all frames up to and including its
 //! own, so what is still here is one subtraction, however many frames left since the last look.
@@ -54,12 +54,12 @@ impl Departures {
         self.bytes_made += len;
         self.slots[place] = Slot { at, bytes_so_far: self.bytes_made };
     }
-    /// What has not left, as of the last [`Departures::settle`].
+    /// Frames that have not left, as of the last [`Departures::settle`].
     #[inline]
     pub(crate) fn here(&self) -> Occupancy {
         Occupancy { packets: self.made - self.kept, bytes: self.bytes_made - self.bytes_kept }
     }
-    /// What has left.
+    /// Frames that have left.
     pub(crate) fn gone(&self) -> Occupancy {
         Occupancy { packets: self.kept, bytes: self.bytes_kept }
     }

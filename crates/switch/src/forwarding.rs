@@ -86,7 +86,7 @@ pub enum Egress<'a> {
 pub struct Branch {
     /// The port.
     pub port: PortIndex,
-    /// Whom its copy is for: bit n is the nth host.
+    /// Hosts that its copy is for: bit n is the nth host.
     pub hosts: u64,
 }
 
@@ -132,7 +132,7 @@ pub struct Forwarding {
     walks: Vec<Walk>,
     /// The ports of the last multicast.
     copies: Vec<PortIndex>,
-    /// The same, where whom it is for travels with the frame.
+    /// The same, where the receivers of a copy travel with the frame.
     branches: Vec<Branch>,
 }
 
@@ -212,10 +212,10 @@ impl Forwarding {
         }
     }
 
-    /// Where copies of a frame leave that says itself which hosts it is for (SCDP §III-E, Elmo): one by each port that leads
-    /// to any of them, as a frame for that host alone would leave. Hosts with the same ports to choose from share a choice, so
-    /// that copies part as late as they can. `among` says which of `hosts` are meant: bit n is the nth, of 64 at most. Those
-    /// whom no port leads to that is up are in no branch.
+    /// Where copies of a frame leave that says itself which hosts it is for (SCDP §III-E, Elmo): one by each port that
+    /// leads to any of them, as a frame for that host alone would leave. Hosts with the same ports to choose from share
+    /// a choice, so that copies part as late as they can. `among` says which of `hosts` are meant: bit n is the nth, of
+    /// 64 at most. Hosts to which no port leads that is up are in no branch.
     pub fn branches(&mut self, hosts: &[u32], among: u64, flow_hash: u32) -> &[Branch] {
         self.branches.clear();
         let set_of =

@@ -1,4 +1,4 @@
-//! What a switch asks of a frame, whoever sent it.
+//! The switch's view of a frame, whatever its protocol.
 //!
 //! The trait has no notion of protocols: a switch never asks "whose packet is this", only how long it is, which class it
 //! is in, whether it may be marked or trimmed, and where it goes.
@@ -22,7 +22,7 @@ pub enum Destination {
 /// While a port holds a frame its answers do not change, save through [`Frame::mark`] and [`Frame::trim`].
 #[expect(clippy::len_without_is_empty, reason = "a frame has headers, so it is never empty")]
 pub trait Frame: Clone {
-    /// What it occupies on the line, all headers included.
+    /// Bytes that it occupies on the line, all headers included.
     fn len(&self) -> Bytes;
     /// The class that chooses its queue.
     fn class(&self) -> Class;
@@ -43,7 +43,7 @@ pub trait Frame: Clone {
     fn flow_hash(&self) -> u32;
     /// Where it goes.
     fn destination(&self) -> Destination;
-    /// What it says to rate allocators; most frames say nothing.
+    /// Its claim on rate allocators; most frames have none.
     fn claim(&self) -> Option<Claim> {
         None
     }

@@ -1,9 +1,9 @@
-//! What the middle runs, without I/O: queues, marking, trimming, forwarding.
+//! The network's devices, without I/O: queues, marking, trimming, forwarding.
 //!
-//! A [`Switch`] is a machine with two verbs: `handle` takes a frame in, `poll` says which frame leaves by which port and
-//! when. It is put together from [`Port`]s and one [`Forwarding`] table, and both serve alone too: a host's network card
-//! is a `Port`. What a frame is stays open ([`Frame`]): a simulator's typed packet and raw bytes edited in place run
-//! through the same code.
+//! A [`Switch`] is a machine with two verbs: `handle` takes a frame in, `poll` says which frame leaves by which port
+//! and when. It is put together from [`Port`]s and one [`Forwarding`] table, and both serve alone too: a host's network
+//! card is a `Port`. The type of a frame stays open ([`Frame`]): a simulator's typed packet and raw bytes edited in
+//! place run through the same code.
 //!
 //! ```text
 //!  handle(frame) -> Forwarding: which ports -> Port: queue, mark, trim or drop -> Line: when its last bit leaves -> poll

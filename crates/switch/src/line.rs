@@ -26,7 +26,7 @@ const FRACTION: u32 = 64;
 pub struct Line {
     /// When the last bit of all frames so far has left.
     free: u128,
-    /// What a byte takes, rounded up, so that the line is never faster than its rate. At most 2^87.
+    /// Time of a byte, rounded up, so that the line is never faster than its rate. At most 2^87.
     per_byte: u128,
     rate: BitRate,
 }

@@ -1,4 +1,4 @@
-//! What a link does to the frames that leave its queue: it loses them, delivers them twice, or holds them back.
+//! Faults of a link: it loses frames that leave its queue, delivers them twice, or holds them back.
 //!
 //! A healthy link needs nothing from here. Losses come in three kinds: a cut link loses all, a script loses the next
 //! few frames that carry a symbol, and chance loses any. Only what chance decides draws from the random stream, in the
@@ -18,9 +18,9 @@ pub enum LinkChange {
     Loss(f64),
     /// Delivers each frame twice with this chance.
     Duplicate(f64),
-    /// Holds each frame back with this chance, for a random part of this long.
+    /// Holds each frame back with this chance, for a random time up to this.
     Reorder(f64, Duration),
-    /// Drops the next so many frames that carry a symbol.
+    /// Drops this many of the next frames that carry a symbol.
     DropNext(u64),
     /// The line's new rate.
     Rate(BitRate),
@@ -28,7 +28,7 @@ pub enum LinkChange {
     Down(bool),
 }
 
-/// What becomes of a frame on a link.
+/// Fate of a frame on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Fate {
@@ -36,7 +36,7 @@ pub enum Fate {
     Lost,
     /// It arrives, and perhaps a copy of it does.
     Arrives {
-        /// So much later than the link's delay alone would have it.
+        /// Delay beyond the link's own.
         later: Duration,
         /// The same of its copy, if there is one.
         copy: Option<Duration>,
@@ -52,7 +52,7 @@ pub struct LinkFaults {
     reorder: f64,
     /// A frame that is held back arrives up to this much later.
     reorder_by: Duration,
-    /// So many frames with a symbol are dropped from now on.
+    /// Number of frames with a symbol to drop from now on.
     drop_next: u64,
     rng: ChaCha8Rng,
 }
@@ -119,7 +119,7 @@ impl LinkFaults {
     }
 }
 
-/// What the faults of a network did.
+/// Counters of a network's faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounts {
     /// Frames lost on links.

@@ -30,7 +30,7 @@ use crate::queue::Queues;
 use crate::service::Turns;
 use crate::{Allocator, Claim, Frame, Line, PortConfig, PortError, PortStats, RateAllocator, WhenFull};
 
-/// What became of a frame that was offered to [`Port::enqueue`].
+/// Result of offering a frame to [`Port::enqueue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Offered<F> {
@@ -40,7 +40,7 @@ pub enum Offered<F> {
     Dropped(F),
 }
 
-/// What became of a frame that was offered to [`Port::pass`].
+/// Result of offering a frame to [`Port::pass`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Passed {
@@ -50,7 +50,7 @@ pub enum Passed {
     Dropped,
 }
 
-/// What a port had not yet sent when it was cleared.
+/// Frames that a port had not yet sent when it was cleared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Cleared<F> {
@@ -70,8 +70,8 @@ struct Counters {
 
 /// A device's egress. See the module's description.
 ///
-/// What the general way touches for every frame comes first and together: a network has more ports than a processor's
-/// caches hold, and then a frame costs what it costs to fetch its port.
+/// The fields that the general way touches for every frame come first and together: a network has more ports than a
+/// processor's caches hold, and then a frame costs what it costs to fetch its port.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Port<F> {
@@ -149,8 +149,9 @@ impl<F: Frame> Port<F> {
         self.allocator.is_some()
     }
 
-    /// What the port grants to a frame of `len` bytes that is about to be offered, if it claims anything: the offer that it travels
-    /// on with. Frames that claim nothing are told too, for their load counts. No port without an allocator grants or counts anything.
+    /// The port's grant to a frame of `len` bytes that is about to be offered, if it claims anything: the offer that it
+    /// travels on with. Frames that claim nothing are told too, for their load counts. No port without an allocator
+    /// grants or counts anything.
     ///
     /// It acts on what is offered, also if the frame is dropped then: what the port knows of a transfer does not depend on its queue.
     pub fn allocate(&mut self, now: Time, len: Bytes, claim: Option<&Claim>) -> Option<BitRate> {
@@ -400,7 +401,7 @@ impl<F: Frame> Port<F> {
         self.queues.in_queue(queue).packets + promised
     }
 
-    /// What has happened so far, as of the last call that told the time.
+    /// Counters, as of the last call that told the time.
     pub fn stats(&self) -> PortStats {
         let Counters { dropped, trimmed, marked } = self.counters;
         let out = self.sent.plus(self.departures.gone());

@@ -175,7 +175,7 @@ impl<F: Frame> Queues<F> {
     pub(crate) fn here(&self) -> Occupancy {
         self.queues.iter().fold(Occupancy::default(), |sum, it| sum.plus(it.here))
     }
-    /// What counts in one queue; nothing if there is no such queue.
+    /// Occupancy of one queue; zero if there is no such queue.
     pub(crate) fn in_queue(&self, queue: usize) -> Occupancy {
         self.queues.get(queue).map_or(Occupancy::default(), |it| it.here)
     }

@@ -20,9 +20,9 @@ struct Group {
 /// The state of the turns. Two groups are at hand without another look at memory; more are rare.
 #[derive(Clone, Debug)]
 pub(crate) struct Turns {
-    /// Whose turn it is.
+    /// Group whose turn it is.
     turn: Group,
-    /// Who is next: the same, if there is but one.
+    /// Group that is next: the same, if there is but one.
     next: Group,
     /// Frames that are left of the turn.
     left: u32,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Frame;
 
-/// What has happened at a port so far, up to the last call that told it the time.
+/// Counters of a port, up to the last call that told it the time.
 ///
 /// Nothing gets lost: `frames_in = frames_out + dropped + frames queued now`, and
 /// `bytes_in = bytes_out + bytes_dropped + bytes_trimmed + bytes queued now`.
@@ -33,7 +33,7 @@ pub struct PortStats {
     pub high_water: u64,
 }
 
-/// What has happened at a switch outside its ports.
+/// Counters of a switch outside its ports.
 ///
 /// `frames_in + copies` is what all ports were offered by forwarding, plus `unroutable`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ impl Seen {
     pub fn note(&mut self, frame: &impl Frame) {
         self.add(1, frame.len().get());
     }
-    /// Counts so many more, of so many bytes each.
+    /// Counts `frames` more, of `bytes_each` each.
     #[inline]
     pub fn add(&mut self, frames: u64, bytes_each: u64) {
         self.frames += frames;

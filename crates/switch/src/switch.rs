@@ -17,7 +17,7 @@ use crate::{
     Egress, Forwarding, Frame, Offered, Passed, Port, PortConfig, PortError, PortIndex, SwitchStats,
 };
 
-/// What a switch has to say.
+/// Output of a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SwitchOutput<F> {
     /// A frame leaves.
@@ -50,9 +50,9 @@ pub enum SwitchError {
     /// One port is wrong.
     #[error("port {port}: {error}")]
     Port {
-        /// Which.
+        /// The port.
         port: PortIndex,
-        /// Why.
+        /// The reason.
         error: PortError,
     },
 }
@@ -139,7 +139,7 @@ impl<F: Frame> Switch<F> {
 
     /// The next thing to do or know; ask again until it is [`SwitchOutput::Wake`].
     ///
-    /// What falls due by `now` comes in the order of its departures, ports in order where these are equal.
+    /// Frames due by `now` come in the order of their departures, ports in order where these are equal.
     pub fn poll(&mut self, now: Time) -> SwitchOutput<F> {
         if let Some(output) = self.outbox.pop_front() {
             return output;
@@ -173,7 +173,7 @@ impl<F: Frame> Switch<F> {
         }
         let cleared = self.ports[port.index()].clear(now);
         self.due.set(port, self.ports[port.index()].next_departure());
-        // What is taken back are the last departures; those not even told yet are at the outbox's end.
+        // The last departures are taken back; those not even told yet are at the outbox's end.
         let mut handed_out = cleared.promised;
         for output in self.outbox.iter_mut().rev() {
             if handed_out > 0
@@ -217,7 +217,7 @@ impl<F: Frame> Switch<F> {
     pub fn forwarding_mut(&mut self) -> &mut Forwarding {
         &mut self.forwarding
     }
-    /// What has happened outside the ports.
+    /// Counters outside the ports.
     pub fn stats(&self) -> SwitchStats {
         self.stats
     }

@@ -1,4 +1,4 @@
-//! A device on a tree of Datacast (§V-A): interests go towards the source, what answers them goes back to whoever asked.
+//! A device on a tree of Datacast (§V-A): interests go towards the source, and their answers go back to the askers.
 //!
 //! ```text
 //!                          parent
@@ -8,8 +8,9 @@
 //!                   +-+------+-------+-+
 //!                child    child     child (the device's own application is one, if it receives)
 //! ```
-//! The same machine stands in a switch, in a server that forwards, and in a host of an overlay: a *neighbour* is whatever a driver
-//! sends by, a port, a path or an address. Whoever drives it has read the packet's header ([`TreeWord::of`]) and does the sending.
+//! The same machine stands in a switch, in a server that forwards, and in a host of an overlay: a *neighbour* is
+//! whatever a driver sends by, a port, a path or an address. Its driver has read the packet's header ([`TreeWord::of`])
+//! and does the sending.
 //!
 //! **Only where a tree branches is anything kept** (§V-A). Elsewhere interests and data pass through.
 //!
@@ -22,14 +23,14 @@ use headwater_wire::Body;
 
 use crate::content_store::{Answer, ContentStore, StoreConfig, StoreStats};
 
-/// What a packet of a tree means to a device on its way.
+/// Meaning of a tree's packet to a device on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TreeWord {
     /// Somebody below asks for this.
     Interest(SymbolId),
-    /// What has this name, and its place in the tree's order if it has one.
+    /// A symbol or an announcement of this name, and its place in the tree's order if it has one.
     Data {
-        /// What it is asked for by.
+        /// Name that interests ask for it by.
         name: SymbolId,
         /// Packets of a tree are numbered as they are first sent.
         number: Option<u64>,
@@ -37,7 +38,7 @@ pub enum TreeWord {
 }
 
 impl TreeWord {
-    /// What a datagram says; nothing if it is none of a tree's, or a symbol that has lost its payload.
+    /// The meaning of a datagram; none if it is none of a tree's, or a symbol that has lost its payload.
     #[inline]
     pub fn of(body: &Body) -> Option<TreeWord> {
         match body {
@@ -84,7 +85,7 @@ impl<P: Clone, R: Clone + PartialEq> TreeNode<P, R> {
         TreeNode { parent, children, store, config, strays: 0, up: 0, down: 0 }
     }
 
-    /// The tree was repaired: other neighbours from now on. What is kept stays.
+    /// The tree was repaired: other neighbours from now on. Kept symbols stay.
     pub fn reroute(&mut self, parent: R, children: Vec<R>) {
         if self.store.is_none() && children.len() > 1 {
             self.store = Some(ContentStore::new(self.config));
@@ -149,7 +150,7 @@ impl<P: Clone, R: Clone + PartialEq> TreeNode<P, R> {
             return;
         }
         let TreeNode { children, store, down, .. } = self;
-        // Somebody may have asked who is no neighbour any more.
+        // The asker may be no neighbour any more.
         let mut to_child = |packet: &P, to: &R| {
             if children.contains(to) {
                 *down += 1;
@@ -163,7 +164,7 @@ impl<P: Clone, R: Clone + PartialEq> TreeNode<P, R> {
         }
     }
 
-    /// What it has done.
+    /// Its counters.
     pub fn stats(&self) -> TreeNodeStats {
         let TreeNode { strays, up, down, store, .. } = self;
         let store = store.as_ref().map(ContentStore::stats).unwrap_or_default();

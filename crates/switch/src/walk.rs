@@ -1,7 +1,7 @@
 //! A random walk over equally good paths that takes every one once per round (SCDP §III-C, NDP).
 //!
-//! What sprays packets, switch or source, has one walk for each destination. Over any stretch of packets no path is used more
-//! than once more than another, and yet nobody else's walk is in step with it.
+//! A switch or source that sprays packets has one walk for each destination. Over any stretch of packets no path is
+//! used more than once more than another, and yet nobody else's walk is in step with it.
 
 use rand_chacha::rand_core::RngCore;
 
@@ -28,7 +28,7 @@ impl Default for Order {
     }
 }
 
-/// So many numbers of four bits fit.
+/// Most paths whose numbers, of four bits each, fit.
 const FEW: u16 = 16;
 
 impl Walk {

@@ -96,7 +96,7 @@ fn steps(faults: u32) -> impl Strategy<Value = Vec<(u64, Step)>> {
     prop::collection::vec((gap, step), 1..250)
 }
 
-/// What an observer outside knows of a port.
+/// A port and the counts of an observer outside.
 struct Watch {
     config: PortConfig,
     port: Port<TestFrame>,
@@ -229,7 +229,7 @@ proptest! {
         watch.finish();
     }
 
-    /// What was trimmed and marked is what arrives trimmed and marked, where no link is cut.
+    /// The counters of trimmed and marked frames agree with the frames that arrive, where no link is cut.
     #[test]
     fn counted_marks_and_trims_are_those_of_the_frames(config in port(), steps in steps(0)) {
         let mut watch = Watch::new(config);

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 /// Gap before it, length, whether ECN-capable, and whether somebody asks the general port right before it.
 type Arrival = (u64, u64, bool, bool);
 
-/// What became of a frame: when it left and whether it was marked, or none if it was dropped.
+/// Fate of a frame: when it left and whether it was marked, or none if it was dropped.
 type Fate = Option<(u64, bool)>;
 
 fn frame(id: usize, len: u64, capable: bool) -> TestFrame {

@@ -1,4 +1,4 @@
-//! What each part of a port does: marking, trimming, service, the shared pool.
+//! Each part of a port: marking, trimming, service, the shared pool.
 
 mod common;
 

@@ -313,7 +313,7 @@ fn steady_offers_fit_the_line() {
                 let sum: BitRate = net.rates().into_iter().sum();
                 assert!(sum <= LINE, "{what}");
                 let wanted = LINE.min(most.mul_f64(ranks.len() as f64)).get() as f64;
-                // What is granted in excess of the most is left to others by adaptation alone.
+                // Grants in excess of the most are corrected by adaptation alone.
                 let least = if most < LINE && ranks.len() > 1 { 0.3 } else { 0.9 };
                 assert!(sum.get() as f64 >= least * wanted, "{what}");
                 let queue = net.ports[0].queue_bytes(ms(50));
@@ -397,7 +397,7 @@ fn more_transfers_than_the_division_table_has_still_share() {
         assert!(counted * 1000 >= active * 995, "{counted} of {active}");
         let offer = ask(it, data(0, u32::MAX, BitRate::ZERO)).get() as f64;
         let exact = line.get() as f64 / counted as f64;
-        // Shares of so many are a few units of 2^16 bit/s, and less than one unit is nothing.
+        // Shares of that many are a few units of 2^16 bit/s, and less than one unit is nothing.
         assert!(offer <= exact && offer + 65_536.0 >= exact * 0.92, "{active}: {offer} for {exact}");
     }
     for n in known..known + 8_000 {
@@ -474,8 +474,8 @@ fn false_rates_take_no_more_than_the_line() {
     }
 }
 
-/// Two transfers with ranks of their own, of which the first is critical, while somebody says other things as well, so often in a round
-/// trip. The share that the first one gets of the line meanwhile.
+/// Two transfers with ranks of their own, of which the first is critical, while a third party sends other datagrams as
+/// well, `often` in a round trip. The share that the first one gets of the line meanwhile.
 fn share_beside(
     variant: AllocatorVariant,
     often: u64,
@@ -494,7 +494,8 @@ fn share_beside(
     (PACKET * sent / (RTT * 100)).get() as f64 / LINE.get() as f64
 }
 
-/// Goal: whoever ends or pauses another's transfer at a switch, or fills its tables, takes at most a tenth of what that is due.
+/// Goal: an attacker that ends or pauses another's transfer at a switch, or fills its tables, takes at most a tenth of
+/// what that is due.
 #[test]
 fn a_critical_transfer_keeps_its_rate_beside_forged_words_and_ten_thousand_strangers() {
     for variant in VARIANTS {
@@ -511,7 +512,7 @@ fn a_critical_transfer_keeps_its_rate_beside_forged_words_and_ten_thousand_stran
     }
 }
 
-/// What the design cannot prevent: a false rank takes the line. It is given back when the liar falls silent.
+/// A weakness that the design cannot prevent: a false rank takes the line. The line is given back when the liar falls silent.
 #[test]
 fn whoever_is_always_most_urgent_takes_the_line_until_it_is_silent() {
     for variant in VARIANTS {
@@ -585,7 +586,7 @@ fn copies_have_offers_of_their_own() {
     }
 }
 
-/// What is said at a port: gap, length, transfer, kind, rank, rate, offer; nothing for frames that are not scheduled.
+/// A frame at a port: gap, length, transfer, kind, rank, rate, offer; nothing for frames that are not scheduled.
 type Said = (u64, u64, Option<(u64, u8, u32, u64, u64)>);
 
 fn said() -> impl Strategy<Value = Vec<Said>> {

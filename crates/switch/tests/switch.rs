@@ -26,7 +26,7 @@ fn to(host: u32, id: u64) -> TestFrame {
     TestFrame { to: Destination::Host(host), ..TestFrame::symbol(id, 10) }
 }
 
-/// What leaves until the switch wants to sleep, as (port, time, frame), and when it wants to be woken.
+/// Frames that leave until the switch wants to sleep, as (port, time, frame), and when it wants to be woken.
 fn poll(switch: &mut Switch<TestFrame>, now: u64) -> (Vec<(u16, u64, u64)>, Option<Time>) {
     let mut sent = Vec::new();
     loop {
@@ -38,7 +38,7 @@ fn poll(switch: &mut Switch<TestFrame>, now: u64) -> (Vec<(u16, u64, u64)>, Opti
     }
 }
 
-/// What is dropped before anything else is said.
+/// Frames that are dropped before any other output.
 fn drops(switch: &mut Switch<TestFrame>, now: u64) -> Vec<(Option<u16>, u64)> {
     std::iter::from_fn(|| match switch.poll(at(now)) {
         SwitchOutput::Dropped { port, frame } => Some((port.map(|it| it.0), frame.id)),

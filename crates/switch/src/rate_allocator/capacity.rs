@@ -1,4 +1,4 @@
-//! What a link's transfers may use together (PAM Eq. 2-4).
+//! Capacity that a link's transfers may use together (PAM Eq. 2-4).
 //!
 //! ```text
 //!  available = alpha (C - B) - beta max(0, q - q0)                                  (2)
@@ -12,7 +12,7 @@
 
 use headwater_units::{BitRate, Bytes};
 
-/// What is measured of a link.
+/// Measurements of a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Measured {
     /// The line's rate (PAM C).
@@ -21,7 +21,7 @@ pub(super) struct Measured {
     pub(super) other: f64,
     /// Load of what is scheduled, in bit/s (PAM Bm).
     pub(super) scheduled: f64,
-    /// What waits (PAM q).
+    /// Bytes that wait (PAM q).
     pub(super) queue: Bytes,
     /// Active transfers (PAM N).
     pub(super) active: u64,

@@ -1,18 +1,18 @@
-//! What an allocator is told by a scheduled datagram.
+//! Claims: the part of a scheduled datagram that an allocator reads.
 
 use headwater_units::{BitRate, FlowId, Rank};
 use headwater_wire::{Scheduling, SchedulingKind};
 
-/// What a scheduled datagram says at a port.
+/// Claim of a scheduled datagram at a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Whose it is (PAM i).
+    /// Its transfer (PAM i).
     pub transfer: FlowId,
-    /// What it is (PAM T).
+    /// Its kind (PAM T).
     pub kind: SchedulingKind,
     /// The transfer's place in line (PAM p).
     pub rank: Rank,
-    /// What its source sends at (PAM r).
+    /// Rate at which its source sends (PAM r).
     pub rate: BitRate,
     /// The most that the path so far would grant (PAM b).
     pub offer: BitRate,

@@ -1,8 +1,8 @@
-//! What PAM gives to the control program of a switch (§IV-A): all that needs arithmetic and no packet.
+//! Part of PAM in the control program of a switch (§IV-A): all that needs arithmetic and no packet.
 //!
-//! It runs on a grid of ticks. With each tick the loads decay, and an idle critical transfer is removed; every so many ticks what is available
-//! is computed anew, and the tables of active transfers are swapped. An update comes before the decay of its tick, when a load that
-//! is steady is neither above nor below its rate.
+//! It runs on a grid of ticks. With each tick the loads decay, and an idle critical transfer is removed; after a number
+//! of ticks the available rate is computed anew, and the tables of active transfers are swapped. An update comes before
+//! the decay of its tick, when a load that is steady is neither above nor below its rate.
 //!
 //! Ticks that are due run late, when the next frame comes, one after the other with their own times. When nothing is left to decay or to
 //! expire, the remaining ones change nothing and are left out. So a frame after a long silence runs the ticks of two idle timeouts
@@ -28,7 +28,7 @@ pub(super) trait DataPlane {
     fn critical(&self) -> Option<FlowId>;
     /// Claims whose transfer found no place in the tables.
     fn untracked(&self) -> u64;
-    /// What transfers may use together, in bit/s (PAM C(t)).
+    /// Sets the capacity that transfers may use together, in bit/s (PAM C(t)).
     fn set_available(&mut self, available: f64);
     /// The line's rate (PAM C).
     fn set_line(&mut self, line: BitRate);
@@ -51,7 +51,7 @@ pub(super) struct Control {
     tick: u64,
     update_ticks: u64,
     idle_ticks: u64,
-    /// What waited when a frame was last offered, and when that was.
+    /// Bytes that waited when a frame was last offered, and when that was.
     queue: (Time, Bytes),
 }
 
@@ -88,7 +88,7 @@ impl Control {
         self.gains.queue_target = self.config.queue_target(line);
     }
 
-    /// So many bytes wait now.
+    /// Notes that `bytes` wait now.
     pub(super) fn queue_is(&mut self, now: Time, bytes: Bytes) {
         self.queue = (now, bytes);
     }
@@ -140,7 +140,7 @@ impl Control {
         plane.set_available(self.capacity.available);
     }
 
-    /// What waits at a time after the last frame was offered: the line goes on.
+    /// Bytes that wait at a time after the last frame was offered: the line goes on.
     fn queue_at(&self, at: Time) -> Bytes {
         let (since, bytes) = self.queue;
         bytes - self.line * at.since(since)

@@ -17,7 +17,8 @@
 //! Differs from the paper:
 //! * It acts when a frame is offered to the port, before the queue; P4's egress acts behind it. So a plain port stays plain, but
 //!   loads are of what is offered, and an offer waits in the queue before it travels.
-//! * Ticks that are due run when the next frame comes. What they do depends on the tick's time alone, so asking late changes nothing.
+//! * Ticks that are due run when the next frame comes. Their effect depends on the tick's time alone, so asking late
+//!   changes nothing.
 //! * The last rank is never critical, and the divisor is the number of active transfers that are not critical, plus this one if it is
 //!   not counted. Taken literally, Algorithm 2 favours the first of several transfers that are to share fairly.
 //! * What is offered to a probe that would go first is kept from other probes that rank behind it (docs/decisions/0039).
@@ -45,10 +46,10 @@ pub use hardware::{HardwareState, HardwareTables, accuracy};
 use optimal::Optimal;
 use simple::Simple;
 
-/// What an allocator holds of its port, as of the last tick or claim.
+/// An allocator's view of its port, as of the last tick or claim.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AllocatorView {
-    /// What transfers may use together (PAM C(t)).
+    /// Capacity that transfers may use together (PAM C(t)).
     pub available: BitRate,
     /// The factor by which that exceeds the room on the line (PAM α).
     pub alpha: f64,
@@ -104,7 +105,7 @@ impl RateAllocator {
         }
     }
 
-    /// The line goes on at another rate. What is available follows at the next update.
+    /// The line goes on at another rate. The available rate follows at the next update.
     pub fn set_line(&mut self, now: Time, line: BitRate) {
         self.catch_up(now);
         self.control.set_line(now, line);
@@ -125,7 +126,7 @@ impl RateAllocator {
         }
     }
 
-    /// What it holds of the port.
+    /// Its view of the port.
     pub fn view(&self) -> AllocatorView {
         let plane = match &self.plane {
             Plane::Simple(plane) => plane as &dyn DataPlane,

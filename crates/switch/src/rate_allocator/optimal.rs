@@ -57,7 +57,7 @@ impl Optimal {
         }
     }
 
-    /// What a probe is offered: a share of what is kept for no other one. Whoever is offered something keeps it for a while.
+    /// Offer to a probe: a share of what is kept for no other one. The offer is then reserved for a while.
     fn probed(&mut self, now: Time, claim: &Claim) -> f64 {
         let Claim { transfer, rank, .. } = *claim;
         let share = self.share(claim);

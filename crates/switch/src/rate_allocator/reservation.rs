@@ -1,4 +1,4 @@
-//! What is kept for a paused transfer that goes first, until its first symbols come.
+//! Rate that is kept for a paused transfer that goes first, until its first symbols come.
 //!
 //! By the letter of Algorithm 2 a probe changes nothing, so all that probe while nobody is critical are offered the whole line, overload it
 //! together, and are paused together. Why that does not end by itself, and what was measured, is docs/decisions/0039.
@@ -16,7 +16,7 @@ pub(super) struct Reservation {
     holder: Option<Held>,
 }
 
-/// What is kept, for whom, and until when.
+/// The kept rate, its transfer, and until when.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     pub(super) transfer: FlowId,
@@ -38,7 +38,7 @@ impl Reservation {
         self.holder
     }
 
-    /// What others that rank so must leave, if a transfer other than this one goes before it.
+    /// Rate that transfers of this rank must leave, if another transfer than this one goes before it.
     pub(super) fn before(&self, now: Time, transfer: FlowId, rank: Rank) -> Option<BitRate> {
         let holder = self.holder.filter(|it| now < it.until && it.transfer != transfer && it.rank <= rank)?;
         Some(holder.rate)

@@ -5,7 +5,7 @@ use headwater_switch::{Claim, Destination, Frame, PortConfig};
 use headwater_units::{BitRate, Bytes, Time};
 use headwater_wire::{Class, Ecn};
 
-/// What a trimmed frame keeps.
+/// Bytes that a trimmed frame keeps.
 pub(crate) const HEADER: u64 = 64;
 
 /// A frame that remembers what was done to it.
@@ -19,11 +19,11 @@ pub(crate) struct TestFrame {
     pub(crate) hash: u32,
     /// How often a port marked it.
     pub(crate) marked: u32,
-    /// What a port cut off.
+    /// Bytes that a port cut off.
     pub(crate) cut: u64,
     /// The port of the last switch it came in by.
     pub(crate) ingress: u16,
-    /// What it says to rate allocators.
+    /// Its claim on rate allocators.
     pub(crate) claim: Option<Claim>,
 }
 

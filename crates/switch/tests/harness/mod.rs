@@ -49,7 +49,7 @@ impl Choices<'_> {
     }
 }
 
-/// What the driver of a switch knows.
+/// State of a switch's driver.
 struct Driver {
     switch: Switch<TestFrame>,
     now: Time,
@@ -309,7 +309,7 @@ impl Driver {
             }
             assert!(stats.high_water >= len);
             offered += stats.frames_in;
-            // What was handed out ahead of its time is still in the port, and has been told of.
+            // Frames that were handed out ahead of their time are still in the port, and have been told of.
             inside += len - self.on_line[index].len() as u64;
         }
         let stats = self.switch.stats();

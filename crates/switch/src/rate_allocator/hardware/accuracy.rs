@@ -8,21 +8,21 @@ use super::division::{Division, EXACT};
 use super::filter::{self, Filter, HashUnit, Place};
 use super::register::Pass;
 
-/// The largest error of a division's coefficient over the divisors 1 to 1,024, as a part, when so many right shifts are added up (PAM
-/// Fig. 7).
+/// The largest error of a division's coefficient over the divisors 1 to 1,024, as a part, when `shifts` right shifts
+/// are added up (PAM Fig. 7).
 pub fn division_error(shifts: u8) -> f64 {
     let table = Division::new(shifts);
     (1..=EXACT).map(|it| 1.0 - table.coefficient(it) * f64::from(it)).fold(0.0, f64::max)
 }
 
-/// The chance that a transfer is taken for one that is in a filter of three hashes, with so many entries in so many cells in all:
-/// (1 - e^(-kn/m))^k (PAM §IV-B).
+/// The chance that a transfer is taken for one that is in a filter of three hashes, with `entries` entries in `cells`
+/// cells in all: (1 - e^(-kn/m))^k (PAM §IV-B).
 pub fn false_positives(entries: f64, cells: f64) -> f64 {
     filter::false_positives(entries, cells)
 }
 
-/// The same, measured: as many transfers as stated are in one filter of three arrays, a power of two of cells each, for every one of so
-/// many ports; then so many others are looked for at the first port.
+/// The same, measured: `transfers` transfers are in one filter of three arrays, of `cells` cells each, a power of two,
+/// for every one of `ports` ports; then `others` others are looked for at the first port.
 ///
 /// # Panics
 /// If `cells` is no power of two of at least 64.

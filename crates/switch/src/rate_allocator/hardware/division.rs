@@ -74,7 +74,7 @@ impl Division {
         (of(&self.exact), of(&self.log))
     }
 
-    /// What a dividend is multiplied by, for this divisor.
+    /// Factor that replaces a division by this divisor.
     pub(super) fn coefficient(&self, divisor: u32) -> f64 {
         let terms = self.lookup(divisor).into_iter().flat_map(|shifts| shifts.0);
         terms.filter(|shift| *shift < 32).map(|shift| 0.5f64.powi(shift.into())).sum()

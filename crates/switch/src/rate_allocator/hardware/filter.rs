@@ -146,7 +146,8 @@ impl Filter {
     }
 }
 
-/// The chance that a transfer is taken for one that is in a filter of so many entries and cells in all (PAM §IV-B).
+/// The chance that a transfer is taken for one that is in a filter of `entries` entries and `cells` cells in all (PAM
+/// §IV-B).
 pub(super) fn false_positives(entries: f64, cells: f64) -> f64 {
     (1.0 - (-(HASHES as f64) * entries / cells).exp()).powi(HASHES as i32)
 }

@@ -3,14 +3,15 @@
 //! ```text
 //!  loads -> filter A, count A -> filter B, count B -> (k, p_k) -> r_k -> last heard -> C(t) -> reservation -> C(t) - r_k -> division -> min
 //! ```
-//! Each array of registers is touched once per packet, numbers are [`Word`]s, which only add, subtract, shift and compare, and divisions are
-//! lookups. What the paper gives to the control program are the methods beside [`DataPlane::packet`]; they may read and write all
-//! registers, and compute.
+//! Each array of registers is touched once per packet, numbers are [`Word`]s, which only add, subtract, shift and
+//! compare, and divisions are lookups. The methods beside [`DataPlane::packet`] are the paper's control program; they
+//! may read and write all registers, and compute.
 //!
-//! *Unit of rates.* 2^n bit/s, the finest in which eight times the line's rate has 24 bits: 1 bit/s before 500 kbit/s, 65,536 bit/s before
-//! 100 Gbit/s. Eight more bits are below it while a division adds, so 32 bits are enough for each number. Over these lines an equal
-//! share of the line is too small by 8 % at most, and never too large: 6.1 % by four shifts, another 1.6 % beyond 1,024 transfers,
-//! and the rest by rounding to the unit. What is available saturates at eight times the line's rate.
+//! *Unit of rates.* 2^n bit/s, the finest in which eight times the line's rate has 24 bits: 1 bit/s before 500 kbit/s,
+//! 65,536 bit/s before 100 Gbit/s. Eight more bits are below it while a division adds, so 32 bits are enough for each
+//! number. Over these lines an equal share of the line is too small by 8 % at most, and never too large: 6.1 % by four
+//! shifts, another 1.6 % beyond 1,024 transfers, and the rest by rounding to the unit. The available rate saturates at
+//! eight times the line's rate.
 //!
 //! The rank and the identity of the critical transfer are one cell of two values, as stateful ALUs have, since each decides whether the
 //! other is written. Removal of an idle critical transfer is the control program's, for a packet learns when that one was last heard
@@ -49,7 +50,7 @@ pub(super) struct Hardware {
     critical: Registers<Critical>,
     critical_rate: Registers<Word>,
     critical_heard: Registers<Time>,
-    /// What is kept for the transfer that was offered to go first; see `reservation.rs`.
+    /// Reservation for the transfer that was offered to go first; see `reservation.rs`.
     reservation: Registers<Reservation>,
     /// The control program writes it (PAM C(t)).
     available: Registers<Word>,
@@ -140,7 +141,8 @@ impl Hardware {
         })
     }
 
-    /// The rate of the critical transfer, which a packet of its own brings, and which nobody has any more who is cleared.
+    /// The rate of the critical transfer, which a packet of its own brings, and which is dropped when the transfer is
+    /// cleared.
     fn critical_rate(&mut self, now: Time, standing: Standing, claim: &Claim) -> Word {
         let pass = self.pass;
         if standing == Standing::Critical {
@@ -178,7 +180,8 @@ impl Hardware {
         self.division.divide(available - taken, sharing + own)
     }
 
-    /// What a probe leaves to another one that was offered to go first; one that goes first keeps its own offer.
+    /// The offer that is left for a probe beside another transfer that was offered to go first; one that goes first
+    /// keeps its own offer.
     fn reserved(&mut self, now: Time, standing: Standing, claim: &Claim, available: Word) -> Option<Word> {
         let Claim { transfer, kind, rank, offer, .. } = *claim;
         let unit = self.unit;
@@ -248,7 +251,7 @@ impl DataPlane for Hardware {
 
     fn set_line(&mut self, line: BitRate) {
         let unit = unit_before(line);
-        // What the registers hold is in the old unit.
+        // The registers hold values in the old unit.
         for cells in [self.available.cells_mut(), self.critical_rate.cells_mut()] {
             for cell in cells {
                 *cell = Word::saturating(unit.count(self.unit.times(cell.get())).into());

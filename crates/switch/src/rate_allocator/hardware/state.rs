@@ -1,4 +1,4 @@
-//! What the tables and registers of a data plane hold, for those who run the same pipeline on other devices.
+//! Content of the tables and registers of a data plane, for those who run the same pipeline on other devices.
 
 use headwater_units::{BitRate, Duration, FlowId, Rank, Time};
 
@@ -6,7 +6,7 @@ use super::Hardware;
 use super::filter::HASHES;
 use crate::rate_allocator::reservation::Held;
 
-/// What does not change while packets pass: the control program writes it when the port is set up.
+/// Tables that do not change while packets pass: the control program writes them when the port is set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HardwareTables {
     /// Keys of the hash unit (SipHash-1-3 of 128 bits, of which three parts of 32 bits are places).
@@ -25,7 +25,7 @@ pub struct HardwareTables {
     pub line: u32,
 }
 
-/// What the registers hold.
+/// Content of the registers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HardwareState {
     /// Bytes that are not scheduled, and bytes that are.
@@ -42,9 +42,9 @@ pub struct HardwareState {
     pub critical_rate: u32,
     /// When it was last heard of.
     pub critical_heard: Time,
-    /// Whose offer is kept: its rank, the offer, and until when.
+    /// Kept offer: its transfer, that one's rank, the offer, and until when.
     pub reservation: Option<(FlowId, Rank, BitRate, Time)>,
-    /// What transfers may use together. The control program writes it.
+    /// Capacity that transfers may use together. The control program writes it.
     pub available: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What a data plane computes with.
+//! Arithmetic of a data plane.
 
 use std::ops::{Add, Sub};
 
@@ -10,7 +10,7 @@ impl Word {
     pub(super) const ZERO: Word = Word(0);
     pub(super) const ONE: Word = Word(1);
 
-    /// What has more than 32 bits becomes the largest word.
+    /// Numbers of more than 32 bits become the largest word.
     pub(super) fn saturating(number: u64) -> Self {
         Word(number.try_into().unwrap_or(u32::MAX))
     }
