@@ -79,7 +79,7 @@ pub struct Source {
     report_at: Option<Time>,
     limit: Option<RateLimit>,
     stats: SourceStats,
-    /// What the ACK at hand changes; kept for its lists.
+    /// Changes of the ACK at hand; kept for its lists.
     outcome: AckOutcome,
 }
 
@@ -209,7 +209,7 @@ impl Source {
         }
         if let Some(known) = self.flows.get_mut(&flow) {
             if known.flow.is(&push) {
-                // Said again, perhaps by a controller that has restarted or reconnected.
+                // The order has come again, perhaps from a controller that has restarted or reconnected.
                 known.controller = path;
                 known.flow.order_again(now, &push);
                 return self.tell(path, ToController::Pushing { flow });
@@ -368,8 +368,8 @@ impl Source {
         }
     }
 
-    /// Tells a receiver that pulls that nothing comes of this flow any more, so that it asks others at once. Said once: the
-    /// controller takes the flow from it too.
+    /// Tells a receiver that pulls that nothing comes of this flow any more, so that it asks others at once. Sent once:
+    /// the controller takes the flow from it too.
     fn say_farewell(&mut self, flow: FlowId) {
         let Some(held) = self.flows.get(&flow) else { return };
         if let (Flow::Pull(_), Some(path)) = (&held.flow, held.flow.open_path())

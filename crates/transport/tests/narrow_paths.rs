@@ -69,7 +69,7 @@ fn a_path_that_is_narrower_than_both_ends_say_costs_less_than_half_a_second() {
     }
 }
 
-/// What the others are measured against.
+/// Baseline of the other tests.
 #[test]
 fn without_a_search_a_narrow_path_is_no_source_at_all() {
     let mut world = World::with(Bytes::mib(1), vec![path(100, TUNNEL)], 3, SourceConfig::default(), |_| {});

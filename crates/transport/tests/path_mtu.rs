@@ -34,7 +34,7 @@ impl Path {
     }
 }
 
-/// What a run of the machine came to.
+/// Result of a run of the machine.
 struct Outcome {
     mtu: PathMtu,
     now: Time,

@@ -13,7 +13,7 @@ const CONTROLLER: PathId = PathId(100);
 const SOURCE: PathId = PathId(2);
 const FLOW: FlowId = FlowId(5);
 const FETCH: FetchId = FetchId(3);
-/// So often it reports.
+/// Interval of its reports.
 const EVERY: Duration = Duration::from_millis(100);
 
 fn object(bytes: u64, symbol_size: u16) -> Object {
@@ -90,7 +90,7 @@ fn slow_decoder_or_disk_makes_nobody_impatient_or_busy() {
     assert!(!said.iter().any(failed), "the sources had no time to answer: {said:?}");
 }
 
-/// A receiver of so many bytes in symbols of 1000 from the sources behind these paths; flow numbers are path numbers.
+/// A receiver of `bytes` bytes in symbols of 1000 from the sources behind these paths; flow numbers are path numbers.
 fn receiving(spread: SpreadRule, bytes: u64, paths: &[PathId]) -> Receivers {
     let config = ReceiverConfig::new("object", NodeId([1; 32]), CONTROLLER, 77);
     receiving_as(ReceiverConfig { spread, blocks_in_flight: 1, ..config }, bytes, paths)
@@ -109,7 +109,7 @@ fn receiving_as(config: ReceiverConfig, bytes: u64, paths: &[PathId]) -> Receive
     receiver
 }
 
-/// The controller's answer to a request for an object of so many bytes: task 1, a flow by each of these paths.
+/// The controller's answer to a request for an object of `bytes` bytes: task 1, a flow by each of these paths.
 fn accepted(request: u64, bytes: u64, paths: &[PathId]) -> Input<ToFetch> {
     accepted_by(Delivery::Push, request, bytes, paths)
 }
@@ -129,7 +129,7 @@ fn symbol(path: PathId, number: u64, block: u32, esi: u32, assignment: u8) -> In
     packet(path, FlowId(u64::from(path.0)), Body::Symbol(header))
 }
 
-/// What it says while time passes, with the time.
+/// Output while time passes, with the time.
 fn pass(receiver: &mut Receivers, from: Time, to: Time) -> Vec<(Time, Output<FromFetch>)> {
     let (mut now, mut said) = (from, Vec::new());
     while now < to {
@@ -207,7 +207,7 @@ fn a_receiver_that_reports_seldom_says_at_once_that_a_stripe_does_not_come() {
     let ms = |ms: u64| after(0) + Duration::from_millis(ms);
     let within = |from: u64, to: u64| reported.iter().filter(|at| **at >= ms(from) && **at < ms(to)).count();
     assert_eq!((within(0, 390), within(390, 900)), (1, 3), "{reported:?}");
-    // It is said no more often for long, though nobody mends it.
+    // It is reported no more often for long, though nobody mends it.
     assert!(within(4_000, 20_000) <= 24, "of 160 if it were said all the time: {reported:?}");
 }
 
@@ -410,12 +410,12 @@ fn the_end_waits_for_every_answer_but_that_of_a_source_that_fell_silent() {
     assert!(!end(true), "a living one is told again until it answers");
 }
 
-/// What a source says of its path's MTU.
+/// A source's probe of its path's MTU.
 fn probe(path: PathId, bytes: u16, fits: Option<u16>) -> Input<ToFetch> {
     packet(path, FlowId(u64::from(path.0)), Body::Probe(Probe { number: 9, bytes, fits }))
 }
 
-/// The requests among what was said: their number and room.
+/// The requests among these outputs: their number and room.
 fn requests(said: &[Output<FromFetch>]) -> Vec<(u64, u16)> {
     let request = |output: &Output<FromFetch>| match output {
         Output::Transmit(Packet { datagram: Datagram { body: Body::Control(control), .. }, .. }) => {
@@ -469,7 +469,7 @@ fn a_source_with_a_narrow_path_makes_it_leave_the_task_and_ask_with_less_room() 
     let (said, _) = drain(&mut receiver, after(3));
     assert_eq!((requests(&said).len(), says(&said, leaves)), (1, 0));
 
-    // What comes late of the old flows changes nothing.
+    // Late packets of the old flows change nothing.
     receiver.handle(after(3), probe(other, 32, Some(700)));
     assert_eq!(requests(&drain(&mut receiver, after(3)).0), []);
 

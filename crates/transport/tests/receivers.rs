@@ -117,7 +117,7 @@ fn answer(host: &mut Receivers, now: Time, fetch: FetchId, event: &ReceiverEvent
     host.handle(now, command(fetch.0, answer));
 }
 
-/// What one fetch said.
+/// Output of one fetch.
 fn of(said: &[(FetchId, Output<FromFetch>)], fetch: u64) -> Vec<&Output<FromFetch>> {
     said.iter().filter(|(who, _)| who.0 == fetch).map(|(_, output)| output).collect()
 }
@@ -288,7 +288,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a fetch is told.
+/// Input for a fetch.
 fn input(fetch_number: u64, step: &Step, number: u64) -> Input<ToFetch> {
     let n = fetch_number;
     match *step {

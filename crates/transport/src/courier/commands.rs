@@ -1,11 +1,11 @@
-//! What the agent of a host is told, and what it tells.
+//! Commands and events of a host's agent.
 
 use headwater_units::{Bytes, Duration, FlowId, FluidRate, NodeId, PathId, Rank};
 use serde::{Deserialize, Serialize};
 
 use super::Share;
 
-/// From whom, and by which pinned path: the key under which flows to this host merge (Algorithm 2).
+/// The source host, and the pinned path: the key under which flows to this host merge (Algorithm 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PairId {
     /// The host that sends.
@@ -14,11 +14,11 @@ pub struct PairId {
     pub path: Option<PathId>,
 }
 
-/// A connection of a pair. What is under way in one class stays there: where switches keep buffers apart by class, another class is
-/// another connection, whose window begins anew (Courier §IV-A).
+/// A connection of a pair. Bytes under way in one class stay there: where switches keep buffers apart by class, another
+/// class is another connection, whose window begins anew (Courier §IV-A).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LaneId {
-    /// Between whom.
+    /// The pair of hosts.
     pub pair: PairId,
     /// The class that its data travels in, 0 first.
     pub class: u8,
@@ -26,7 +26,7 @@ pub struct LaneId {
     pub number: u32,
 }
 
-/// What the agent may be told.
+/// Configuration of the agent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CourierConfig {
     /// The unit of all requests: 64 KiB (Courier §VI-C). The last block of a flow is shorter.
@@ -36,13 +36,14 @@ pub struct CourierConfig {
     /// Data classes of the network, at least 1: a pair's lanes are in the class of its first rank that has something to ask for, ranks
     /// past the last class in the last. Eight, as IP precedence has (Courier §V, "whose DSCP is the highest").
     pub classes: u8,
-    /// Lanes are chosen anew at most so often; ours: 10 ms on real hosts, none in the paper.
+    /// Least interval between two choices of lanes; ours: 10 ms on real hosts, none in the paper.
     pub hold: Duration,
-    /// After so long without a word of the scheduler there is no order; ours: 1 s. Never if absent.
+    /// Silence of the scheduler after which there is no order; ours: 1 s. Never if absent.
     pub silence: Option<Duration>,
-    /// A pair that has waited so long for a lane gets that of the least important one; ours: 2 s. Never if absent, as in the paper.
+    /// Time after which a pair that waits for a lane gets that of the least important one; ours: 2 s. Never if absent,
+    /// as in the paper.
     pub most_defer: Option<Duration>,
-    /// What a flow of unknown size counts as; ours: 1 MiB, MinSize, so that it is not split.
+    /// Assumed size of a flow of unknown size; ours: 1 MiB, MinSize, so that it is not split.
     pub unknown: Bytes,
 }
 
@@ -73,17 +74,17 @@ impl CourierConfig {
 pub struct Want {
     /// Its name, which no other flow of this host has or had.
     pub flow: FlowId,
-    /// From whom.
+    /// The source host and path.
     pub pair: PairId,
     /// Its size, if known. A flow of no bytes is done at once.
     pub size: Option<Bytes>,
     /// How much the consumer has room for already.
     pub credit: Bytes,
-    /// What is known of its importance before the next schedule.
+    /// Its importance before the next schedule.
     pub share: Share,
 }
 
-/// What a scheduler says about all flows to this host (Courier S.schedule()). Flows that it does not list go last, or wait.
+/// A scheduler's order of all flows to this host (Courier S.schedule()). Flows that it does not list go last, or wait.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Schedule {
     /// There is no scheduler (any more).
@@ -101,19 +102,19 @@ pub struct Arrival {
     pub flow: FlowId,
     /// As it was asked for.
     pub offset: Bytes,
-    /// What came of it; less than what was asked for if the flow ends there, or the rest is to be asked for again.
+    /// Bytes that came; fewer than were asked for if the flow ends there, or the rest is to be asked for again.
     pub bytes: Bytes,
     /// The flow ends with it, exactly behind its bytes. Only those of unknown size need it; of a block that begins behind the end it is not
     /// said.
     pub last: bool,
 }
 
-/// What the agent is told.
+/// Commands to the agent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CourierCommand {
     /// A local consumer wants a flow.
     Want(Want),
-    /// A local consumer has room for so much more of it.
+    /// A local consumer has room for more bytes of it.
     Grant {
         /// The flow.
         flow: FlowId,
@@ -142,18 +143,18 @@ pub struct Request {
     pub flow: FlowId,
     /// From here.
     pub offset: Bytes,
-    /// So much, at most a block.
+    /// Length, at most a block.
     pub bytes: Bytes,
 }
 
-/// What the agent tells.
+/// Events of the agent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CourierEvent {
     /// Ask for this block.
     Request(Request),
     /// A lane runs from now on at most at this rate: a new one, or one that changes.
     Lane {
-        /// Which.
+        /// The lane.
         lane: LaneId,
         /// At most this; none if the network shares itself out.
         rate: Option<FluidRate>,
@@ -167,7 +168,7 @@ pub enum CourierEvent {
     },
 }
 
-/// What the agent has done.
+/// Counters of the agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CourierStats {
     /// Selections of lanes (Algorithm 1, lines 7 to 9).

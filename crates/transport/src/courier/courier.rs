@@ -24,7 +24,7 @@ struct Running {
     rate: Option<FluidRate>,
 }
 
-/// What the last selection gave a pair.
+/// Lanes and rate that the last selection gave a pair.
 #[derive(Clone, Copy, Debug)]
 struct Given {
     pair: PairId,
@@ -89,7 +89,7 @@ impl<S: Selection> Courier<S> {
         }
     }
 
-    /// What it has done.
+    /// Its counters.
     pub fn stats(&self) -> CourierStats {
         self.stats
     }
@@ -320,7 +320,7 @@ impl<S: Selection> Courier<S> {
         rank.min(u32::from(self.config.classes) - 1) as u8
     }
 
-    /// Starts, stops and re-weights lanes until they are those that were given. Whoever stays is not touched.
+    /// Starts, stops and re-weights lanes until they are those that were given. Pairs that stay are not touched.
     fn run(&mut self) {
         let mut wanted: BTreeMap<LaneId, Running> = BTreeMap::new();
         for &Given { pair, lanes, rate } in &self.given {
@@ -372,8 +372,8 @@ impl<S: Selection> Courier<S> {
                 self.eager.remove(&id);
                 continue;
             };
-            // One unified flow at a time: a lane of a less important class waits for what is under way in those before it. What is stuck
-            // in less important ones holds up nobody.
+            // One unified flow at a time: a lane of a less important class waits for what is under way in those before
+            // it. Flows that are stuck in less important ones hold up nobody.
             let before_it = self.lanes.range(LaneId { class: 0, ..id }..=id);
             let ahead: u32 =
                 before_it.filter(|(it, _)| it.number == id.number).map(|(_, lane)| lane.out).sum();

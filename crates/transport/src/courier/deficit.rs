@@ -1,4 +1,4 @@
-//! Whose turn it is among equals (Courier §IV-A): deficit round robin (Shreedhar and Varghese, SIGCOMM 1995) in blocks.
+//! Turns of equal flows (Courier §IV-A): deficit round robin (Shreedhar and Varghese, SIGCOMM 1995) in blocks.
 //!
 //! A turn is worth one block for the lightest flow and more in proportion for others, at most [`MOST_BLOCKS`]. A flow that has nothing
 //! to ask for leaves the ring and keeps no deficit.
@@ -15,7 +15,7 @@ const MOST_BLOCKS: f64 = 16.0;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ring {
     flows: BTreeMap<FlowId, Turn>,
-    /// Whose turn it is, if it has begun.
+    /// Flow whose turn it is, if it has begun.
     turn: Option<FlowId>,
     /// The least weight; none if it is to be looked up.
     least: Option<f64>,
@@ -66,7 +66,7 @@ impl Ring {
                 self.turn = Some(flow);
                 return Some(flow);
             }
-            // What is left of its turn is below a block, and counts in its next one.
+            // The rest of its turn is below a block, and counts in its next one.
             begun = Some(self.after(Some(flow))?);
             let next = self.flows.get_mut(&begun?).expect("it was found in the ring");
             next.deficit += block as f64 * (next.weight / least).min(MOST_BLOCKS);

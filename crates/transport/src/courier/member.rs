@@ -24,7 +24,7 @@ pub(super) struct Member {
     here: u64,
 }
 
-/// What an arrival has changed.
+/// Effect of an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Landed {
     /// The lane that has a block less out.
@@ -66,7 +66,7 @@ impl Member {
         again
     }
 
-    /// So many bytes from `offset` are here; none if nobody asked for a block there.
+    /// Notes that `bytes` from `offset` have arrived; none if nobody asked for a block there.
     pub(super) fn land(&mut self, offset: u64, bytes: u64, last: bool) -> Option<Landed> {
         let (len, lane) = self.out.remove(&offset)?;
         let bytes = bytes.min(len);
@@ -91,7 +91,7 @@ impl Member {
         self.size == Some(0)
     }
 
-    /// What was asked for in this lane is to be asked for again; whether the flow is complete by that.
+    /// Requeues the blocks asked for in this lane; returns whether the flow is complete by that.
     pub(super) fn lose(&mut self, lane: LaneId) -> bool {
         let lost: Vec<(u64, u64)> =
             self.out.iter().filter(|(_, (_, by))| *by == lane).map(|(at, (len, _))| (*at, *len)).collect();
@@ -110,7 +110,7 @@ impl Member {
         self.out.values().map(|(_, lane)| *lane)
     }
 
-    /// What is not here; `unknown` where nobody knows.
+    /// Bytes that are not here; `unknown` where the size is not known.
     pub(super) fn left(&self, unknown: u64) -> u64 {
         self.size.map_or(unknown, |size| size - self.here.min(size))
     }

@@ -87,7 +87,8 @@ impl Pair {
         Some(landed)
     }
 
-    /// What was asked for in a lane will not come. Flows of which nothing was to come but what lies behind their end are complete.
+    /// Requeues the blocks asked for in a lane that has failed. Returns the flows that are complete: those that waited
+    /// only for blocks behind their end.
     pub(super) fn lose(&mut self, lane: LaneId, block: u64) -> Vec<FlowId> {
         let flows: Vec<FlowId> = self.members.keys().copied().collect();
         let lose = |pair: &mut Self, flow| pair.change(flow, block, |member| member.lose(lane)) == Some(true);

@@ -1,10 +1,11 @@
-//! Who decides which pairs of hosts have lanes: a trait, which `by_policy` implements by Algorithms 2 and 3 of `policy`.
+//! Selection of the pairs of hosts that have lanes: a trait, which `by_policy` implements by Algorithms 2 and 3 of
+//! `policy`.
 
 use core::fmt::Debug;
 
 use headwater_units::{Bytes, FlowId, FluidRate, Rank};
 
-/// What a scheduler says of a flow. All flows of a host have shares of one kind.
+/// A scheduler's share of a flow. All flows of a host have shares of one kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Share {
     /// There is no scheduler: flows of a pair share alike.
@@ -22,9 +23,9 @@ pub struct Candidate {
     pub flow: FlowId,
     /// The position of its pair among the host's pairs, which ascend by [`PairId`](super::PairId).
     pub pair: u16,
-    /// What is left of it, above zero.
+    /// Bytes left of it, above zero.
     pub left: Bytes,
-    /// What the scheduler says of it.
+    /// Its share by the scheduler.
     pub share: Share,
 }
 
@@ -35,13 +36,13 @@ pub struct Chosen {
     pub pair: u16,
     /// How many, at least 1.
     pub lanes: u32,
-    /// What all its lanes may carry together, where a scheduler gives rates.
+    /// Rate that all its lanes may use together, where a scheduler gives rates.
     pub rate: Option<FluidRate>,
 }
 
 /// Algorithms 2 and 3: merges flows by pair, selects at most MaxNum lanes, and splits.
 pub trait Selection: Debug + Send {
-    /// What a set of candidates must differ in to be worth another selection (Algorithm 1, line 5).
+    /// Summary of a set of candidates; another selection is made only if it differs (Algorithm 1, line 5).
     type Signature: Debug + Send + PartialEq;
 
     /// The signature of these candidates.

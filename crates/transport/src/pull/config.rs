@@ -8,30 +8,36 @@ use headwater_flow::paths::Unanswered;
 /// Configuration of the source of pulled flows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PullFlowConfig {
-    /// A flow of the class [`Bulk`](headwater_wire::Class::Bulk) drops a level ([`headwater_wire::Class::LEVELS`]) when it has
-    /// sent so much (payload). 10 KB, 100 KB, 1 MB and 10 MB: SCDP §IV. `None`, and for flows of any other class: no levels.
+    /// Bytes of payload after which a flow of the class [`Bulk`](headwater_wire::Class::Bulk) drops a level
+    /// ([`headwater_wire::Class::LEVELS`]). 10 KB, 100 KB, 1 MB and 10 MB: SCDP §IV. `None`, and for flows of any other
+    /// class: no levels.
     pub demotion: Option<[Bytes; 4]>,
     /// Before its address has echoed a nonce, a receiver gets little (docs/decisions/0030). Off where addresses cannot be forged, as in a
     /// simulation.
     pub validates_paths: bool,
-    /// How little: `None`, the first window; whoever drives real sockets says three times what came from there. Pulls are short, so that
-    /// is nothing but the challenge.
+    /// How little: `None`, the first window; drivers of real sockets set three times the bytes that came from there.
+    /// Pulls are short, so that is nothing but the challenge.
     pub unanswered: Option<Unanswered>,
-    /// A flow whose last symbol was asked for is kept so long for what may yet go wrong: that symbol, the decoding, the hash
-    /// ("a time period that ensures that the last prioritised symbol packet was not trimmed", SCDP §III-D). 10 s.
+    /// Time for which a flow is kept after its last symbol was asked for, for what may yet go wrong: that symbol, the
+    /// decoding, the hash ("a time period that ensures that the last prioritised symbol packet was not trimmed", SCDP
+    /// §III-D). 10 s.
     pub release_after: Duration,
-    /// A flow whose receiver has said nothing for so long, whatever it may still lack, is let go: its farewells are lost, or it is gone,
-    /// and nobody has told this source to stop. Of n sources only the one that is pulled last hears of the end by a pull; of an object
-    /// that first windows cover none does, unless a pull has opened the flow. Counted from the moment when it is known where the receiver
-    /// is. 40 s: a receiver that waits for something asks every 4 s at least, and gives up after 30 ([`source_patience`](crate::pull::SessionConfig::source_patience));
-    /// one that is held up by its decoder or disk is silent meanwhile.
+    /// Silence of a receiver after which its flow is released, whatever it may still lack: its farewells are lost, or
+    /// it is gone, and nobody has told this source to stop. Of n sources only the one that is pulled last hears of the
+    /// end by a pull; of an object that first windows cover none does, unless a pull has opened the flow. Counted from
+    /// the moment when it is known where the receiver is. 40 s: a receiver that waits for something asks every 4 s at
+    /// least, and gives up after 30 ([`source_patience`](crate::pull::SessionConfig::source_patience)); one that is
+    /// held up by its decoder or disk is silent meanwhile.
     pub silent_release: Duration,
-    /// A member that holds its group up for so long is detached (SCDP §III-E leaves it to the application). 500 ms.
+    /// Time after which a member that holds its group up is detached (SCDP §III-E leaves it to the application).
+    /// 500 ms.
     pub detach_after: Duration,
-    /// A group waits so long for members that have not said a word, once one has. 1 s: they have the object's hashes to learn, and to
-    /// look at what is there of it; whoever takes longer is served alone. Of no matter where nobody need say where he is.
+    /// Time for which a group waits for members that have not said a word, once one has. 1 s: they have the object's
+    /// hashes to learn, and to look at what is there of it; members that take longer are served alone. Of no matter
+    /// where nobody need say where he is.
     pub assemble_for: Duration,
-    /// A detached member is told so again after this long, until it has understood. 50 ms, doubled each time up to 32 times.
+    /// Interval at which a detached member is told so again, until it has understood. 50 ms, doubled each time up to 32
+    /// times.
     pub retell: Duration,
     /// Blocks per flow that a receiver may want symbols of at the same time; what it wants of older ones is forgotten. 256: the
     /// blocks that a receiver opens.

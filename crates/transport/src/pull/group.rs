@@ -128,7 +128,7 @@ impl Members {
         self.held_since = None;
     }
 
-    /// There is something to send, but not all are here, or have asked: whoever has not is waited for from now on.
+    /// There is something to send, but not all are here, or have asked: those that have not are waited for from now on.
     pub(super) fn on_held(&mut self, now: Time) {
         let some_wait = match self.are_here() {
             true => self.attached.iter().any(|member| member.asked > 0) && !self.all_ask(),

@@ -18,7 +18,7 @@
 //!   last pull go first (§III-D).
 //! - One source serves a group of receivers by one flow that a network copies to all (§III-E, `group`).
 //!
-//! What a source does is in `PullFlow`, what a receiver does in [`Session`]. Knows nothing of queues that trim: where nothing
+//! The source's side is `PullFlow`, the receiver's is [`Session`]. Both know nothing of queues that trim: where nothing
 //! trims, losses are inferred from the packets that come later, and from time.
 //!
 //! Differs from the paper:
@@ -65,8 +65,8 @@ fn part(source_symbols: u32, class: u32, of: u8) -> u32 {
     source_symbols.saturating_sub(class).div_ceil(u32::from(of.max(1)))
 }
 
-/// What a source pushes before anybody has asked: so many symbols of its part of the first block, of the second, and so on, until
-/// the window or the object ends. Source symbols only: the others bring the rest.
+/// Symbols that a source pushes before anybody has asked: a number of its part of the first block, of the second, and
+/// so on, until the window or the object ends. Source symbols only: the other sources bring the rest.
 fn first_window(
     geometry: Geometry,
     window: u32,

@@ -26,8 +26,8 @@ use headwater_flow::in_flight::AckOutcome;
 use headwater_flow::paths::{PathNews, Paths, Unanswered};
 use headwater_flow::{FlowCounters, FlowStats, Shared, SourceFlow};
 
-/// A receiver may have asked for so many first windows that were not sent: more than its window, since it asks again for what
-/// it takes for lost.
+/// Number of first windows that a receiver may have asked for and that were not sent: more than its window, since it
+/// asks again for what it takes for lost.
 const MOST_WINDOWS: u32 = 4;
 /// A detached member is told so at most this many times longer after the last time, as a power of two.
 const MOST_DOUBLINGS: u32 = 5;
@@ -63,11 +63,11 @@ pub(crate) struct PullFlow {
 /// State that the pulled flows of a host share.
 #[derive(Debug, Default)]
 pub(crate) struct Common {
-    /// What the pull that was heard last says to its flow's group.
+    /// The last pull's message for its flow's group.
     pub(crate) says: Option<(FlowId, MemberSays)>,
 }
 
-/// What the flow is to others.
+/// Role of the flow among others.
 #[derive(Debug)]
 enum Role {
     Single,
@@ -188,7 +188,7 @@ impl PullFlow {
             return;
         }
         self.runs.clear(&mut shared.out);
-        // What is asked for by this pull and those that were lost before it is not pushed too.
+        // Symbols asked for by this pull and those that were lost before it are not pushed too.
         let wanted = pull.wants.iter().flatten().map(|want| u32::from(want.count.get())).sum::<u32>();
         self.pushes = wanted.saturating_sub(pull.sequence).min(self.window);
     }
@@ -539,7 +539,7 @@ impl Level {
         }
     }
 
-    /// The class of a symbol of so many bytes that leaves now; `first`: whatever was sent before it.
+    /// The class of a symbol of `bytes` bytes that leaves now; `first`: whatever was sent before it.
     #[inline]
     fn class_of_next(&mut self, first: bool, bytes: u16) -> Class {
         match self {

@@ -27,8 +27,9 @@ pub struct PullConfig {
     /// The rate of the host's link, at least 1 bit/s; of all its links together if it has several ("multi-homed communication", SCDP
     /// §III-A): a symbol is asked for where one has come, so each link gets what it carries.
     pub rate: BitRate,
-    /// What one pull brings over it, all headers included, at least one byte. NDP's authors count the header of one trimmed
-    /// packet beside each packet (csg-htsim, `NdpPullPacer`): without that room headers make the queue longer and longer.
+    /// Bytes that one pull brings over the link, all headers included, at least one. NDP's authors count the header of
+    /// one trimmed packet beside each packet (csg-htsim, `NdpPullPacer`): without that room headers make the queue
+    /// longer and longer.
     pub packet: Bytes,
     /// A driver that is late catches up on this much. Nothing in a simulation; 1 ms where `epoll_wait` is the clock.
     pub catch_up: Duration,
@@ -108,7 +109,7 @@ impl<T> PullQueue<T> {
 
     fn leave_at(&mut self, next: u128) {
         self.next = next;
-        // What is due within a nanosecond is so when the clock shows that nanosecond.
+        // A pull due within a nanosecond is due when the clock shows that nanosecond.
         self.due = Time::from_nanos(u64::try_from(next >> FRACTION).unwrap_or(u64::MAX));
     }
 

@@ -6,8 +6,8 @@
 //!   5: 4 of 0, 1, 2, ...               4       0, 1, 2, ...    90 sent of 90
 //!                                      5       0, 1, 2, ...    0 sent of 4
 //! ```
-//! The oldest block goes first. What is below the oldest one that a receiver wants is settled, and forgotten: if it wants more
-//! of it after all, it names a run that begins elsewhere.
+//! The oldest block goes first. Symbols below the oldest one that a receiver wants are settled, and forgotten: if it
+//! wants more of them after all, it names a run that begins elsewhere.
 
 use std::collections::VecDeque;
 
@@ -75,8 +75,8 @@ impl Runs {
         }
     }
 
-    /// So many symbols of a run are wanted in all. A run that begins elsewhere, or goes other steps, replaces what was wanted of
-    /// the block; `grow`: of the same run never fewer than before.
+    /// Sets the number of symbols of a run that are wanted in all. A run that begins elsewhere, or goes by other steps,
+    /// replaces the block's run before; `grow`: of the same run never fewer than before.
     pub(super) fn want(&mut self, want: &Want, grow: bool, out: &mut impl Extend<Output<SourceEvent>>) {
         let (block, stride) = (want.block.0, u32::from(want.stride));
         let source_symbols = self.geometry.source_symbols(want.block);
@@ -90,7 +90,7 @@ impl Runs {
             below => {
                 let mut at = below.map_or(0, |below| below + 1);
                 if self.open.len() >= self.most {
-                    // Who wants symbols of so many blocks does without those of the oldest.
+                    // A receiver that wants symbols of more blocks than fit does without those of the oldest.
                     if at == 0 {
                         self.refused += 1;
                         return;

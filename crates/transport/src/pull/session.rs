@@ -1,21 +1,22 @@
-//! The receiver of one task: which symbols it asks whom for, and what it makes of what comes (SCDP §III-D to §III-H).
+//! The receiver of one task: which symbols it asks of which source, and how it handles arrivals (SCDP §III-D to
+//! §III-H).
 //!
 //! ```text
 //!   symbol or header --> what is missing? --> more than is coming? --> the host's pull queue --> a pull, naming the block
 //!         ^                                                                                            |
 //!         +----------------------------------- source -------------------------------------------------+
 //! ```
-//! A flow has a window of symbols coming at most, that of its first push, so each arrival makes room for one pull. What block a
-//! pull is for is decided when it leaves. The pull for the last symbol that nobody was asked for bears `fin`, and so does every
-//! one that replaces it.
+//! A flow has a window of symbols coming at most, that of its first push, so each arrival makes room for one pull. The
+//! block of a pull is chosen when it leaves. The pull for the last symbol that nobody was asked for bears `fin`, and so
+//! does every one that replaces it.
 //!
 //! Losses: a header says so by itself; where nothing trims, a packet is lost when enough later ones have come, and all that a flow
 //! owes when it has been silent for a timeout. Then one more is asked for, and again after twice the time. The answer tells by its
 //! number what is lost and what is only late.
 //!
-//! A block whose hash is wrong is pulled anew from one source alone ([`headwater_flow::task::blame`]). What comes to a member of a
-//! group after it was detached is kept all the same, but not counted on; and as long as it comes, this receiver asks for little
-//! by itself.
+//! A block whose hash is wrong is pulled anew from one source alone ([`headwater_flow::task::blame`]). Symbols that
+//! come to a member of a group after it was detached are kept all the same, but not counted on; and as long as they
+//! come, this receiver asks for little by itself.
 //!
 //! Knows nothing of the task session with the controller: it is told of object, symbol size and flows. Its host owns the pull queue,
 //! gives it its packets and polls it ([`Session::poll`], [`Session::pull`]).
@@ -274,8 +275,8 @@ impl Session {
             return;
         };
         if !by_group && !datagram.body.is_trimmed() {
-            // The key says that it is the source; the address it sends from is its own affair. A header alone may be an old one,
-            // said again by anybody.
+            // The key says that it is the source; the address it sends from is its own affair. A header alone may be an
+            // old one, repeated by anybody.
             self.flows[place].path = Some(path);
         }
         match datagram.body {
@@ -387,7 +388,8 @@ impl Session {
         }
     }
 
-    /// Something is needed that was not needed before, or can be asked for that could not: of everybody who has room.
+    /// Symbols are needed that were not needed before, or can be asked for that could not: asks every source that has
+    /// room.
     fn refill(&mut self, now: Time, pulls: &mut PullQueue<Ask>) {
         if self.phase != Phase::Receiving {
             return;

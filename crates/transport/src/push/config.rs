@@ -21,7 +21,7 @@ pub enum AckInterval {
     EverySymbol,
     /// After a part of the window: the window moves in steps that a mark threshold can take (docs/decisions/0002).
     WindowPart {
-        /// One part in so many. 16, not 4 (docs/decisions/0002): each ACK lets as many packets go, a large flow marks
+        /// Number of parts. 16, not 4 (docs/decisions/0002): each ACK lets as many packets go, a large flow marks
         /// itself by such bursts, and the share drifts from theta (two flows at thetas 1 and 4, marks from 100 packets
         /// on, got 1.2:1 with 4, 2.3:1 with 8 and 3.4:1 with 16; 4.3:1 with an ACK per symbol).
         parts: u8,
@@ -30,7 +30,7 @@ pub enum AckInterval {
     },
 }
 
-/// What a flow sends in place of a lost symbol, under the residue rule. Under the listed rule the receiver names
+/// Symbol that a flow sends in place of a lost one, under the residue rule. Under the listed rule the receiver names
 /// symbols, so it is always the same one again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LostSymbols {
@@ -52,8 +52,8 @@ pub struct TailProbe {
 pub struct PushFlowConfig {
     /// Congestion control.
     pub wfcc: WfccConfig,
-    /// That of push flows of the gentle class, which yield to everybody; `None`, and so by default: they too go by their weight, as
-    /// in all experiments. Whoever drives real sockets sets it.
+    /// Window rule of push flows of the gentle class, which yield to everybody; `None`, and so by default: they too go
+    /// by their weight, as in all experiments. Drivers of real sockets set it.
     pub yielding: Option<YieldingConfig>,
     /// Round-trip time and timeouts.
     pub rtt: RttConfig,
@@ -65,10 +65,10 @@ pub struct PushFlowConfig {
     pub tail_probe: Option<TailProbe>,
     /// Queueing delay as mark where no CE arrives; `None`: only CE counts.
     pub delay_mark: Option<DelayMark>,
-    /// What replaces a lost symbol.
+    /// Symbol that replaces a lost one.
     pub lost_symbols: LostSymbols,
-    /// What is sent to an address before it has echoed a nonce. 10 packets, an initial window; whoever drives real sockets says three times
-    /// what came from there (docs/decisions/0030).
+    /// Limit of an address that has not echoed a nonce. 10 packets, an initial window; drivers of real sockets set
+    /// three times the bytes that came from there (docs/decisions/0030).
     pub unanswered: Unanswered,
     /// Packets in flight per flow, whatever window the receiver announces: bounds the table of sent packets (3 MiB).
     pub max_in_flight: u32,
@@ -76,15 +76,15 @@ pub struct PushFlowConfig {
     pub lost_memory: usize,
     /// Blocks prepared ahead at least. 4: enough to hide a disk read behind a block on the wire.
     pub prepare_ahead: usize,
-    /// And enough blocks to cover this many windows of symbols.
+    /// Blocks are prepared ahead to cover this many windows of symbols, too.
     pub prepare_windows: f64,
     /// Blocks that a flow looks ahead at most.
     pub look_ahead: usize,
-    /// A flow with packets in flight pauses when its receiver has said nothing for so long (PPUSH §III-A has the
-    /// controller pause flows of silent receivers; a source need not wait for it). 10 s.
+    /// Silence of its receiver after which a flow with packets in flight pauses (PPUSH §III-A has the controller pause
+    /// flows of silent receivers; a source need not wait for it). 10 s.
     pub silent_pause: Duration,
     /// How it is found out that a path does not carry what a task sends. `None`, and so by default: not at all, since a
-    /// simulated path carries everything and probes would only add packets; whoever drives real sockets sets it.
+    /// simulated path carries everything and probes would only add packets; drivers of real sockets set it.
     pub path_mtu: Option<PathMtuConfig>,
 }
 
@@ -112,9 +112,9 @@ impl Default for PushFlowConfig {
 }
 
 impl PushFlowConfig {
-    /// That of PPUSH's experiments (§IV-B, §V-A): an ACK per symbol, the window alone decides when to send, marks are
-    /// CE, loss moves nothing but the RTO. The timeout is 10 ms, which the paper does not give: an order above the
-    /// loaded round trip of every experiment but the wide-area ones, whose runs set 1 s.
+    /// Configuration of PPUSH's experiments (§IV-B, §V-A): an ACK per symbol, the window alone decides when to send,
+    /// marks are CE, loss moves nothing but the RTO. The timeout is 10 ms, which the paper does not give: an order
+    /// above the loaded round trip of every experiment but the wide-area ones, whose runs set 1 s.
     pub fn paper() -> Self {
         PushFlowConfig {
             wfcc: WfccConfig::paper(),

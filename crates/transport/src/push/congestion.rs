@@ -53,7 +53,7 @@ impl Congestion {
         }
     }
 
-    /// What was learnt about the old path says nothing about the new one.
+    /// Forgets the old path: what was learnt about it says nothing about the new one.
     pub(super) fn on_new_path(&mut self, config: &PushFlowConfig) {
         match self {
             Congestion::Weighted(wfcc) => *wfcc = Wfcc::new(config.wfcc, wfcc.theta()),
@@ -85,7 +85,7 @@ impl Congestion {
         either!(self, window())
     }
 
-    /// How long a window lasts at the rate of a flow that has so many packets in flight for a round trip.
+    /// How long a window lasts at the rate of a flow that has `in_flight` packets in flight for a round trip.
     pub(super) fn window_lasts(&self, in_flight: usize, round_trip: Duration) -> Duration {
         round_trip.mul_f64(self.window().get() / in_flight.max(1) as f64)
     }
@@ -138,7 +138,7 @@ impl Congestion {
         }
     }
 
-    /// The receiver has room for so many packets in flight.
+    /// The receiver has room for `packets` packets in flight.
     pub(super) fn grant(&mut self, packets: u32) {
         if let Congestion::Striped(striped) = self {
             striped.grant(packets);

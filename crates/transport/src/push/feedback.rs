@@ -1,8 +1,8 @@
-//! What a rule of congestion control hears of each ACK.
+//! Input of a rule of congestion control at each ACK.
 
 use headwater_units::PacketNumber;
 
-/// What one ACK means for the window.
+/// Meaning of one ACK for the window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Feedback {
     /// Packets newly acknowledged.

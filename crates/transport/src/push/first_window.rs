@@ -13,7 +13,7 @@ const SPARE: f64 = 4.0;
 /// No first window is larger, 360 KB in packets of Ethernet: a rate that was stated and is not there costs that much at most.
 pub(crate) const MOST: f64 = 256.0;
 
-/// What this rate carries in a round trip and a little more, at most [`MOST`].
+/// Packets that this rate carries in a round trip and a little more, at most [`MOST`].
 pub(crate) fn first_window(rate: BitRate, rtt: Duration, packet: Bytes) -> Packets {
     let carried = (rate * rtt).get() as f64 / packet.get().max(1) as f64;
     Packets::new((carried.ceil() + SPARE).min(MOST))

@@ -142,7 +142,7 @@ impl PushFlow {
             let most = self.config.max_in_flight;
             let receive_window = assign.receive_window.min(most);
             self.congestion.grant(receive_window);
-            // What an overlay grants is for short paths.
+            // Windows that an overlay grants are for short paths.
             let receive_window = if self.congestion.is_striped() { most } else { receive_window };
             self.state.assign(Assigned { version: assign.version, receive_window });
         }
@@ -236,7 +236,7 @@ impl PushFlow {
                 self.say(path, Body::Challenge { nonce }, shared);
             }
             PathNews::Moved => {
-                // What was learnt about the old path says nothing about the new one (RFC 9000 §9.4).
+                // Knowledge of the old path says nothing about the new one (RFC 9000 §9.4).
                 self.challenge = Challenge::new(now);
                 self.rtt = Rtt::new(self.config.rtt);
                 self.congestion.on_new_path(&self.config);

@@ -1,9 +1,10 @@
 //! The window of a flow of an overlay: what its receiver has room for, and more where the path is longer than that (docs/decisions/0037).
 //!
-//! All links of an overlay are full: each node sends as much as it receives. A flow crosses the uplink of one node and the downlink of
-//! another. Whoever goes by the congestion of both gets less than flows that cross one; its blocks come late, and all below it wait. So
-//! each receiver has about as much in flight as any other, divided equally among its sources, as in SCDP, where what was pulled is in
-//! flight. Where queues cannot take that, it is halved by losses, and grows again by a packet each round.
+//! All links of an overlay are full: each node sends as much as it receives. A flow crosses the uplink of one node and
+//! the downlink of another. A flow that goes by the congestion of both gets less than flows that cross one; its blocks
+//! come late, and all below it wait. So each receiver has about as much in flight as any other, divided equally among
+//! its sources, as in SCDP, where what was pulled is in flight. Where queues cannot take that, it is halved by losses,
+//! and grows again by a packet each round.
 //!
 //! A long or fast path holds more than what is granted. There the flow never sees a queue: a round whose round-trip times are all those
 //! of the empty path lets the window grow, a round that shows a queue takes some of the growth back. Where queues stand, all windows are
@@ -23,13 +24,13 @@ const FLOOR: f64 = 8.0;
 
 /// More packets are never in flight by one flow: 4 blocks of 256 KiB are not many more.
 const MOST: f64 = 1024.0;
-/// A round that shows no queue, until the first loss, and after it: the window grows to so many times itself.
+/// Factor by which the window grows in a round that shows no queue, until the first loss, and after it.
 const GROWTH: [f64; 2] = [1.5, 1.05];
 /// Round-trip times up to this many times the smallest show no queue; beyond the second, they show one.
 const QUEUED: [f64; 2] = [1.25, 1.5];
 /// A round that shows a queue takes back this part of what was grown.
 const BACK: f64 = 0.5;
-/// So many rounds in a row show none before the window grows: at first there is none anywhere.
+/// Number of rounds in a row without one before the window grows: at first there is none anywhere.
 const PATIENCE: u32 = 4;
 
 /// The window of one flow.
@@ -37,7 +38,7 @@ const PATIENCE: u32 = 4;
 pub(super) struct StripeWindow {
     theta: Theta,
     granted: f64,
-    /// What the path takes, at least what is granted.
+    /// Room of the path, at least what is granted.
     room: f64,
     /// No more than this since the last loss.
     most: f64,
@@ -49,7 +50,7 @@ pub(super) struct StripeWindow {
     quiet: u32,
 }
 
-/// What a window of packets has shown.
+/// Findings about a window of packets.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     /// It is over with this packet.
@@ -81,7 +82,7 @@ impl StripeWindow {
         }
     }
 
-    /// The receiver has room for so many packets, if the path is short.
+    /// The receiver has room for `packets` packets, if the path is short.
     pub(super) fn grant(&mut self, packets: u32) {
         let granted = f64::from(packets.max(1));
         self.room = (self.room * granted / self.granted).clamp(granted, MOST.max(granted));

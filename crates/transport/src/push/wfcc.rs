@@ -41,11 +41,11 @@ pub enum LossResponse {
 ///
 /// *Guard.* A stretch is as many whole windows of data as hold `packets` packets. It is bad if more than `threshold` of
 /// its packets were lost and no router marked one: the network drops and says nothing. (Marks by delay excuse nothing.
-/// Who came late to a standing queue takes it for part of the path, sees few of them, and must yield all the same.)
-/// After `rounds` bad stretches in a row a lost packet is what it is to TCP, until a stretch is not bad: the first of a
-/// round halves the window, whatever its weight (Eq. 2 would keep `2 theta` packets in flight at any loss: too many where
-/// a queue has room for two of each flow), and ends slow start, which does not begin again at an RTO. In Eq. 1 each
-/// counts as marked.
+/// A flow that came late to a standing queue takes it for part of the path, sees few of them, and must yield all the
+/// same.) After `rounds` bad stretches in a row a lost packet is what it is to TCP, until a stretch is not bad: the
+/// first of a round halves the window, whatever its weight (Eq. 2 would keep `2 theta` packets in flight at any loss:
+/// too many where a queue has room for two of each flow), and ends slow start, which does not begin again at an RTO. In
+/// Eq. 1 each counts as marked.
 ///
 /// *Circuit breaker* (RFC 8084). Loss is also measured over fixed intervals, marks or not. When more than
 /// `breaker_threshold` was lost in each of `breaker_intervals` intervals in a row, the breaker trips: the window is held
@@ -128,7 +128,7 @@ impl Default for WfccConfig {
 }
 
 impl WfccConfig {
-    /// That of the paper's experiments: α(0) = 0 throughout, W(0) = 1 (§IV-B), loss ignored (§V-A).
+    /// Configuration of the paper's experiments: α(0) = 0 throughout, W(0) = 1 (§IV-B), loss ignored (§V-A).
     pub fn paper() -> Self {
         WfccConfig {
             initial_window: Packets::new(1.0),
@@ -154,7 +154,7 @@ pub struct Wfcc {
     round: Round,
     stretch: Stretch,
     breaker: Breaker,
-    /// What earlier rounds did not use of a fractional window, below 1; and whether this round may use a packet of it.
+    /// Unused rest of a fractional window from earlier rounds, below 1; and whether this round may use a packet of it.
     carry: f64,
     extra: bool,
 }
@@ -170,7 +170,7 @@ struct Round {
     lost_as_marked: u64,
 }
 
-/// What the guard has seen since it last judged, and its verdicts.
+/// Counts of the guard since it last judged, and its verdicts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stretch {
     acked: u64,
@@ -191,7 +191,7 @@ enum Growth {
     Avoidance,
 }
 
-/// What is still believed of a window that the flow was given ([`Wfcc::begin_at`]).
+/// Assumptions still held about a window that the flow was given ([`Wfcc::begin_at`]).
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     /// No round was marked yet.
@@ -232,9 +232,9 @@ impl Wfcc {
     /// Goes on with this window, because it is known what the path carries: slow start has little left to find, unless
     /// `search`.
     ///
-    /// What is known may be wrong. If too little, the window grows by a quarter in a round until the first mark. If too
-    /// much, the first round tells by its losses: the window is then what came of it. And since there was no overshoot to
-    /// take back, α becomes what the first marked round says, all that is known of marks by then.
+    /// The given window may be wrong. If too little, the window grows by a quarter in a round until the first mark. If
+    /// too much, the first round tells by its losses: the window is then what came of it. And since there was no
+    /// overshoot to take back, α becomes what the first marked round says, all that is known of marks by then.
     pub fn begin_at(&mut self, window: Packets, search: bool) {
         let least = self.config.minimum_window.get();
         self.window = window.get().max(least).min(self.config.maximum_window.get());

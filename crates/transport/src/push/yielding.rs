@@ -50,23 +50,23 @@ pub struct YieldingConfig {
     /// Where queues overflow, the target is at most this part of the delay that they showed then. 1/4: TCP lets a full queue
     /// drain by a third.
     pub overflow_fraction: f64,
-    /// But never less than this. 0.2 ms: what hosts are late by, whatever the queue.
+    /// The target is at least this. 0.2 ms: what hosts are late by, whatever the queue.
     pub overflow_least: Duration,
     /// Samples older than once to twice this are no part of the empty path. RFC 6817 remembers 10 min; 60 s, so that a route that
     /// has become longer costs two minutes at most.
     pub base_window: Duration,
-    /// A round has at least so many samples: one alone may have waited for a scheduler. 4: CURRENT_FILTER of RFC 6817.
+    /// Least samples of a round: one alone may have waited for a scheduler. 4: CURRENT_FILTER of RFC 6817.
     pub samples: u32,
     /// Growth for each acknowledged packet in slow start. 1/4: LEDBAT++ has its gain; a quarter overshoots by a quarter.
     pub slow_start_growth: f64,
     /// Packets that the window grows by in a round, at least. 1/16: LEDBAT++ §4.2.
     pub gain_least: f64,
-    /// And at most, where the round trip is many times the target. 1/4, not the 1 of LEDBAT++: in queues shorter than the target
-    /// loss alone decides, and who grows like TCP takes as much.
+    /// Most packets that the window grows by in a round, where the round trip is many times the target. 1/4, not the 1
+    /// of LEDBAT++: in queues shorter than the target loss alone decides, and who grows like TCP takes as much.
     pub gain_most: f64,
-    /// The link counts as idle after so many rounds without queueing delay, mark or loss ...
+    /// Number of rounds without queueing delay, mark or loss after which the link counts as idle ...
     pub quiet_rounds: u32,
-    /// ... and so long. 100 ms: longer than a TCP sender on the same short path is ever silent.
+    /// ... and the least time of these. 100 ms: longer than a TCP sender on the same short path is ever silent.
     pub quiet_time: Duration,
     /// The window then grows by a part of itself in a round: this one, 1/16, after a second, and less before, in proportion. Twice
     /// as much after 11 rounds; a flow that has the link for itself and touches its target now and then does not shoot past it.
@@ -125,7 +125,7 @@ fn ramp(queueing: Duration, target: Duration) -> f64 {
 #[derive(Clone, Debug)]
 pub struct Yielding {
     config: YieldingConfig,
-    /// What the controller said, to be reported back; not used.
+    /// The controller's theta, to be reported back; not used.
     theta: Theta,
     window: f64,
     slow_start: bool,

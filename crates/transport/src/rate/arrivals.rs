@@ -1,7 +1,7 @@
 //! Which packets of a flow have come, and how many are lost: a source numbers its packets without gaps.
 //!
-//! A number that is missing when `reordering` later ones have been passed is lost; what a probe has passed is lost at once, since nothing
-//! may follow it for long. What comes of a lost one later is taken, and stays counted.
+//! A number that is missing when `reordering` later ones have been passed is lost; what a probe has passed is lost at
+//! once, since nothing may follow it for long. A lost one that comes later is taken, and stays counted.
 
 /// A number that is so far behind was not overtaken: the one before was none of this source's, whatever it said.
 pub(super) const RESTART: u32 = 1 << 16;
@@ -16,7 +16,7 @@ pub(super) struct Arrivals {
     next: Option<u64>,
     /// Bit i: the packet i + 1 below `next` has come.
     came: u64,
-    /// What is missing below counts as lost.
+    /// Datagrams missing below this count as lost.
     settled: u64,
     lost: u64,
 }
@@ -73,13 +73,13 @@ impl Arrivals {
             self.lost += gap;
             (self.settled, self.came) = (number, 1);
         } else {
-            // What is forgotten by this was settled long ago: it is further back than packets are reordered.
+            // Numbers forgotten by this were settled long ago: they are further back than packets are reordered.
             self.came = self.came << (gap + 1) | 1;
         }
         self.next = Some(number + 1);
     }
 
-    /// What is missing below this number is lost.
+    /// Datagrams missing below this number are lost.
     fn settle(&mut self, below: u64) {
         let next = self.next.unwrap_or_default();
         while self.settled < below {

@@ -15,32 +15,35 @@ pub struct RateSourceConfig {
     pub link: BitRate,
     /// Bytes of a symbol that the rate counts; `None`: those of its datagram.
     pub packet: Option<Bytes>,
-    /// A driver that comes late catches up on so much of the schedule. 1 ms: the resolution of `epoll_wait`.
+    /// Part of the schedule that a late driver catches up on. 1 ms: the resolution of `epoll_wait`.
     pub catch_up: Duration,
     /// A rate at which a symbol would have to wait for longer counts as none: the transfer probes instead. 100 ms.
     pub longest_gap: Duration,
     /// Interval of probes.
     pub probes: ProbeConfig,
-    /// Who goes first, and what becomes of transfers whose deadline cannot be met. All share alike unless stated otherwise.
+    /// Order of transfers, and treatment of those whose deadline cannot be met. All share alike unless stated
+    /// otherwise.
     pub ranking: Ranking,
     /// A transfer that will be complete within a round trip gives its share back before its last symbols (PAM footnote 3). Off, as in the
     /// paper's simulations.
     pub early_start: bool,
-    /// A receiver that has said nothing for so long while the transfer was sent is left behind. 500 ms: receivers say something every
+    /// Silence while the transfer was sent after which a receiver is left behind. 500 ms: receivers say something every
     /// [`keep_alive`](super::RateReceiverConfig::keep_alive) at least.
     pub detach_after: Duration,
-    /// Receivers of a group that have not said a word so long after the first one did are left behind. 1 s, as of pulled groups.
+    /// Time after the first word of a member after which silent members of the group are left behind. 1 s, as of pulled
+    /// groups.
     pub assemble_for: Duration,
-    /// A receiver that was left behind is told so again after this long, until it has understood. 50 ms, doubled up to 32 times.
+    /// Interval at which a receiver that was left behind is told so again, until it has understood. 50 ms, doubled up
+    /// to 32 times.
     pub retell: Duration,
-    /// A flow whose receiver has said nothing for so long is over. 40 s, as of pulled flows.
+    /// Silence of its receiver after which a flow is over. 40 s, as of pulled flows.
     pub silent_release: Duration,
     /// Before its address has echoed a nonce, a receiver gets little (docs/decisions/0030). Off where addresses cannot be forged, as in a
     /// simulation.
     pub validates_paths: bool,
     /// How little.
     pub unanswered: Unanswered,
-    /// What shows that no switch computes the rate; `None`: nothing does.
+    /// Signs that no switch computes the rate; `None`: nothing is taken for one.
     pub fallback: Option<FallbackConfig>,
     /// Blocks prepared ahead of the one that is sent. 4, as for pushed flows.
     pub prepare_ahead: u32,
@@ -53,11 +56,11 @@ pub struct RateSourceConfig {
 pub struct ProbeConfig {
     /// Interval before any round-trip time is known. 10 ms.
     pub first: Duration,
-    /// Receivers of a group spread their answers over so long while no round-trip time is known. 1 ms.
+    /// Time over which receivers of a group spread their answers while no round-trip time is known. 1 ms.
     pub spread: Duration,
-    /// The interval is so many round trips as the remaining size has multiples of this, at least one. 100 MB.
+    /// The interval is as many round trips as the remaining size has multiples of this, at least one. 100 MB.
     pub per: Bytes,
-    /// At most so many. 10.
+    /// Most round trips of it. 10.
     pub most: u32,
     /// The interval is never shorter. 20 us.
     pub shortest: Duration,
@@ -65,19 +68,21 @@ pub struct ProbeConfig {
     pub longest_idle: Duration,
 }
 
-/// What shows that no switch computes the rate.
+/// Signs that no switch computes the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FallbackConfig {
     /// A receiver loses more than this share of the packets, and not by chance. 2 %.
     pub loss: f64,
-    /// Losses are counted for so many round trips at least, and a queue stands when round trips have been long for so many of them. 10.
+    /// Least round trips over which losses are counted, and number of long round trips from which on a queue stands.
+    /// 10.
     pub round_trips: u32,
-    /// A round trip is long from so many shortest ones on. 2: the queue holds a round trip's worth, which switches that compute rates drain
-    /// (PAM footnote 4: q0 is one bandwidth-delay product).
+    /// A round trip is long from this many times the shortest one on. 2: the queue holds a round trip's worth, which
+    /// switches that compute rates drain (PAM footnote 4: q0 is one bandwidth-delay product).
     pub long: f64,
     /// Longer than the shortest by this at least: less may be the hosts' own delay. 100 us.
     pub jitter: Duration,
-    /// A queue stands for so long at least, however short round trips are: less may be a host's that is stopped at times. Zero.
+    /// Least time for which a queue stands, however short round trips are: less may be a host's that is stopped at
+    /// times. Zero.
     pub lasts: Duration,
 }
 
@@ -159,7 +164,8 @@ impl RateSourceConfig {
         RateSourceConfig { fallback: Some(fallback), longest_gap, ..RateSourceConfig::default() }
     }
 
-    /// That of the paper's simulations (PAM §V): nobody forges addresses, and all switches are known to compute rates.
+    /// Configuration of the paper's simulations (PAM §V): nobody forges addresses, and all switches are known to
+    /// compute rates.
     pub fn data_centre(link: BitRate) -> Self {
         RateSourceConfig { link, validates_paths: false, fallback: None, ..RateSourceConfig::default() }
     }

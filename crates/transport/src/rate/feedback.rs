@@ -20,7 +20,7 @@ use rand_chacha::ChaCha12Rng;
 use super::RateReceiverConfig;
 use super::arrivals::RESTART;
 
-/// So many probes that bring nothing new are not answered again; a source that waits for others sends some.
+/// Number of probes without news after which they are not answered again; a source that waits for others sends some.
 const FIRST_REPEAT: u32 = 4;
 
 /// The offers of one flow.
@@ -29,7 +29,7 @@ pub(super) struct Feedback {
     config: RateReceiverConfig,
     /// τ_i = τ_b / |D_i|.
     tau: f64,
-    /// The offer that was said last, or will be said (PAM b_last).
+    /// The offer in the last feedback, or in the one that is due (PAM b_last).
     last: BitRate,
     newest: Option<Newest>,
     /// When feedback leaves that waits.
@@ -59,18 +59,18 @@ pub(super) struct Offered {
 }
 
 impl Feedback {
-    /// Of a transfer to so many receivers.
+    /// Of a transfer to `receivers` receivers.
     pub(super) fn new(config: RateReceiverConfig, receivers: u16) -> Self {
         let tau = (config.tau / f64::from(receivers.max(1))).clamp(0.0, 1.0);
         Feedback { config, tau, last: BitRate::ZERO, newest: None, pending: None, said_at: None, probes: 0 }
     }
 
-    /// When something is to be said.
+    /// When feedback is due.
     pub(super) fn due(&self) -> Option<Time> {
         self.pending
     }
 
-    /// Whether there is something that could be said.
+    /// Whether there is an offer that feedback could carry.
     pub(super) fn has_offer(&self) -> bool {
         self.newest.is_some()
     }
@@ -102,7 +102,7 @@ impl Feedback {
         rng.random_bool(self.tau)
     }
 
-    /// Whether the source does not know what was said, as it seems, or has to hear something.
+    /// Whether the source does not know the last feedback, as it seems, or has to hear something.
     fn is_unheard(&self, now: Time, it: &Offered) -> bool {
         let Some(said_at) = self.said_at else { return true };
         let span = now.since(said_at);
@@ -112,7 +112,7 @@ impl Feedback {
             || span >= self.config.keep_alive
     }
 
-    /// What is said now, of the newest datagram; `None` if none has come.
+    /// The feedback that is due now, about the newest datagram; `None` if none has come.
     pub(super) fn say(&mut self, now: Time, lost: u64) -> Option<RateFeedback> {
         let Newest { number, at, scheduling } = self.newest?;
         (self.pending, self.said_at) = (None, Some(now));
@@ -140,7 +140,7 @@ mod tests {
         Time::ZERO + Duration::from_micros(us)
     }
 
-    /// A symbol, or a probe, sent at so many units, that is offered so many.
+    /// A symbol, or a probe, sent at `rate` units, that is offered `offer` units.
     fn offered(number: u32, is_probe: bool, rate: u64, offer: u64) -> Offered {
         let link = BitRate::new(2_000_000_000);
         let rates = [rate, offer].map(|units| BitRate::new(units * UNIT));
@@ -148,7 +148,7 @@ mod tests {
         Offered { number, is_probe, scheduling, round_trip: RTT }
     }
 
-    /// What leaves when a datagram comes every 10 us: the offers in units, and when.
+    /// Feedback that leaves when a datagram comes every 10 us: the offers in units, and when.
     fn said(config: RateReceiverConfig, datagrams: impl IntoIterator<Item = Offered>) -> Vec<(u64, u64)> {
         let (mut feedback, mut rng, mut said) = (Feedback::new(config, 1), rng(), Vec::new());
         for (nth, it) in datagrams.into_iter().enumerate() {

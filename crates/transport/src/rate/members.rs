@@ -19,7 +19,7 @@ pub(super) struct Members {
     attached: Vec<Member>,
     /// Flows that belong to the group and are not over, attached or not.
     known: Vec<FlowId>,
-    /// A receiver that is silent for so long, while others are not, is behind.
+    /// Silence after which a receiver is behind, while others are not silent.
     patience: Duration,
     /// Since when some of them have been heard without such a gap.
     speaking_since: Option<Time>,
@@ -28,7 +28,7 @@ pub(super) struct Members {
 #[derive(Debug)]
 struct Member {
     flow: FlowId,
-    /// What it would take (PAM b_x); nothing before it has said so.
+    /// Rate that it would take (PAM b_x); none before it has said so.
     offer: Option<BitRate>,
     /// The newest packet that it has answered.
     number: u64,
@@ -38,7 +38,7 @@ struct Member {
     watch: Watch,
 }
 
-/// Who has to be left behind, and when it is to be asked again who has.
+/// Members to be left behind, and when to look for such members again.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Silence {
     pub(super) detached: Vec<FlowId>,
@@ -111,7 +111,7 @@ impl Members {
         true
     }
 
-    /// One of them answers a packet that was sent, and offers so much. The rate may be another one now.
+    /// One of them answers a packet that was sent, and makes an offer. The rate may be another one now.
     pub(super) fn on_answer(
         &mut self,
         now: Time,
@@ -161,7 +161,7 @@ impl Members {
         self.known.is_empty()
     }
 
-    /// Who has been silent for too long while others spoke.
+    /// Members that have been silent for too long while others spoke.
     pub(super) fn silent(&self, now: Time, config: &RateSourceConfig) -> Silence {
         let mut silence = Silence { detached: Vec::new(), look_at: None };
         let (Some(since), Some(newest)) = (self.speaking_since, self.heard()) else { return silence };

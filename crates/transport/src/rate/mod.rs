@@ -15,7 +15,7 @@
 //!   controller must know. A source that sees much loss or a standing queue stops, and says so ([`WhyFallback`]): the receivers go on by
 //!   pulls, with what they have.
 //!
-//! Ranks are those of [`headwater_policy::pam`]. What switches do is not here, nor who is in a group.
+//! Ranks are those of [`headwater_policy::pam`]. The switches' part is not here, nor the membership of groups.
 //!
 //! A receiver can do harm to its own group: by offering nothing, by asking for repairs, or by claiming losses. To others it does none.
 //!
@@ -45,5 +45,5 @@ pub use headwater_flow::task::{RateReceiverConfig, Repair};
 pub(crate) use rate_flow::{Common, RateFlow};
 pub(crate) use rate_receiver::RateReceiver;
 
-/// What a receiver says when it has got nothing yet was held for so long: the longest time that travels. It answers no packet.
+/// Holding time in the feedback of a receiver that has got nothing yet: the longest that travels. It answers no packet.
 const OPENING_HELD: Duration = Duration::from_nanos(u32::MAX as u64);

@@ -44,7 +44,7 @@ pub(crate) struct RateFlow {
     paused: bool,
 }
 
-/// What the flow is to others.
+/// Role of the flow among others.
 #[derive(Debug)]
 enum Role {
     Sends(Box<Transfer>),
@@ -405,7 +405,7 @@ impl SourceFlow for RateFlow {
     }
 }
 
-/// What a receiver answers, and what it misses.
+/// A receiver's feedback, and its missing symbols.
 fn answer(body: &Body) -> Option<(&RateFeedback, &[Missing])> {
     match body {
         Body::RateFeedback(feedback) => Some((feedback, &[])),
@@ -418,7 +418,7 @@ fn packet_of(push: &Push) -> Bytes {
     Bytes::new(u64::from(push.symbol_size) + SCHEDULED_OVERHEAD as u64)
 }
 
-/// What the controller says of it.
+/// The controller's terms of it.
 fn terms_of(push: &Push) -> Option<RateTerms> {
     match push.delivery {
         Delivery::Rate { terms, .. } => terms,

@@ -5,8 +5,8 @@
 //!        |       `--> offer (Alg. 1) ---------------> feedback, now and then
 //!        `--> ledger --> a block has enough: decode --> done
 //! ```
-//! A flow is opened by a word that answers no packet and is said again until something comes. Nothing is answered before it is known where
-//! symbols go, so a source does not begin without a receiver that is not ready.
+//! A flow is opened by a word that answers no packet and is repeated until something comes. Nothing is answered before
+//! it is known where symbols go, so a source does not begin without a receiver that is not ready.
 //!
 //! Flow control is an offer that is less than the path's (§III-B): no more than the configured limit, and ever less as more than half of
 //! the blocks that may be open wait for the decoder.
@@ -210,7 +210,7 @@ impl RateReceiver {
                 if ledger[at].here.source_symbols_missing() > 0 {
                     ledger.need_more(at, self.session.extra);
                 } else {
-                    // All source symbols were there: whoever says this has lost some.
+                    // All source symbols were there: a decoder that says this has lost some.
                     ledger.restart(at);
                     self.outbox.event(ReceiverEvent::Discard { block });
                 }
@@ -289,7 +289,7 @@ impl RateReceiver {
         }
     }
 
-    /// What every datagram says that goes down the tree. False if it is a copy.
+    /// Handles the common part of every datagram that goes down the tree. False if it is a copy.
     fn on_scheduled(&mut self, now: Time, came: &Came) -> bool {
         if self.ledger.is_none() || self.over || !self.flows[came.place].is_live() {
             return false;
@@ -409,7 +409,7 @@ impl RateReceiver {
 
     fn on_fin(&mut self, now: Time, place: usize, by_group: bool, end: TransferEnd) {
         let flow = &mut self.flows[place];
-        // What ends there is no business of one that has left the group, or is done.
+        // An end is no business of a receiver that has left the group, or is done.
         if !flow.is_live() || !flow.answers_to(now, by_group) {
             return;
         }
@@ -501,7 +501,7 @@ fn decoding(ledger: &Ledger<()>, block: BlockIndex) -> Option<usize> {
     ledger.find(block.0).filter(|at| !ledger[*at].here.is_filling())
 }
 
-/// What random delays follow from: no two receivers have the same, nor two requests of one.
+/// Seed of random delays: no two receivers have the same, nor two requests of one.
 fn seed(config: &ReceiverConfig, fetch: FetchId) -> [u8; 32] {
     let mut seed = config.node.0;
     let own = [config.request, fetch.0].map(u64::to_be_bytes).concat();

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use headwater_units::{SymbolId, Time};
 
-/// So many are remembered: at 100 Gbit/s what leaves in a millisecond.
+/// Number of packets to remember: as many as leave in a millisecond at 100 Gbit/s.
 const MOST: usize = 8192;
 
 /// Packets of one flow, numbered without gaps.

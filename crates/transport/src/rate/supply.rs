@@ -1,12 +1,12 @@
-//! What a transfer has to send: every source symbol once, in order, and what receivers miss (PAM §III).
+//! Supply of a transfer: every source symbol once, in order, and the symbols that receivers miss (PAM §III).
 //!
 //! ```text
 //!   block 0       1       2 | 3 ...             NACK: block 0, ESI 7 and 8      -> these again
 //!   all sent ---------------'  fresh ->         NACK: block 1, 3 from ESI K on  -> any 3 that were not sent yet
 //! ```
-//! A NACK counts what its receiver lacks as of one packet. What has left after that packet may fill the gap, and so may what waits to
-//! be sent; only the rest is owed. So NACKs may be doubled and late, and of many receivers the one that lost most decides (as of
-//! pulled groups).
+//! A NACK counts what its receiver lacks as of one packet. Symbols that have left after that packet may fill the gap,
+//! and so may those that wait to be sent; only the rest is owed. So NACKs may be doubled and late, and of many
+//! receivers the one that lost most decides (as of pulled groups).
 //!
 //! Blocks are asked for ahead of the first symbol, and a few are kept for repairs after the last; an older one is read again.
 
@@ -23,10 +23,10 @@ use headwater_flow::blocks::BlockTable;
 const MOST_BLOCKS: usize = 1024;
 /// Symbols that may be owed at a time, but for the block that reaches it.
 const MOST_OWED: u64 = 1 << 16;
-/// A block is owed at most so many symbols beyond K.
+/// Most symbols beyond K that a block is owed.
 const MOST_EXTRA: u32 = 64;
 
-/// What is left to send of an object.
+/// Symbols left to send of an object.
 #[derive(Debug)]
 pub(super) struct Supply {
     flow: FlowId,
@@ -79,7 +79,7 @@ impl Supply {
         supply
     }
 
-    /// What is missing of an object that was sent another way.
+    /// Missing symbols of an object that was sent another way.
     pub(super) fn of_repairs(
         flow: FlowId,
         geometry: Geometry,
@@ -184,7 +184,7 @@ impl Supply {
             self.refused += 1;
             return;
         }
-        // What was never sent will be.
+        // Symbols that were never sent will be.
         let source_symbols = self.geometry.source_symbols(block);
         let below = match block.cmp(&self.next.block) {
             core::cmp::Ordering::Less => source_symbols,
@@ -234,7 +234,7 @@ mod tests {
 
     use super::*;
 
-    /// Two blocks of 64 symbols, all ready, of which so many symbols have left.
+    /// Two blocks of 64 symbols, all ready, of which `sent` symbols have left.
     fn supply(sent: usize) -> (Supply, Vec<Output<SourceEvent>>) {
         let geometry = Geometry::new(Bytes::kib(512), 4096).unwrap();
         let mut out = Vec::new();
@@ -277,7 +277,7 @@ mod tests {
         miss(&mut supply, 0, 64, 2, &[]);
         assert_eq!(supply.left(), 28 + 5);
         assert_eq!(send(&mut supply, 5), (64..69).map(|esi| (0, esi)).collect::<Vec<_>>());
-        // What has left since makes up for it; what is lost of that is counted from the next packet on.
+        // Symbols sent since make up for it; those lost of them are counted from the next packet on.
         miss(&mut supply, 0, 64, 5, &[(0, 64), (0, 65), (0, 66), (0, 67), (0, 68)]);
         assert_eq!(supply.left(), 28);
         miss(&mut supply, 0, 64, 2, &[(0, 68)]);

@@ -29,11 +29,11 @@ use super::{OPENING_HELD, RateSourceConfig};
 use crate::SourceEvent;
 use headwater_flow::WhyFallback;
 
-/// A FIN is said this often, since nobody confirms it.
+/// Number of FINs that are sent, since nobody confirms one.
 const FIN_TRIES: u32 = 6;
-/// And again after a round trip, or this long; doubled each time.
+/// Interval between FINs: a round trip, or at least this; doubled each time.
 const FIN_AGAIN: Duration = Duration::from_millis(1);
-/// The interval between probes is at most so many times longer than the first, as a power of two.
+/// Most doublings of the interval between probes.
 const MOST_DOUBLINGS: u32 = 16;
 
 /// One transfer.
@@ -67,7 +67,7 @@ pub(super) struct Transfer {
     counts: Counts,
 }
 
-/// What has left.
+/// Counters of departures.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) symbols: u64,
@@ -90,7 +90,7 @@ enum Stage {
     },
 }
 
-/// What is known of it when it begins.
+/// Facts about it when it begins.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) symbol_size: u16,
@@ -199,7 +199,7 @@ impl Transfer {
         let is_opening = feedback.held >= OPENING_HELD;
         let number = self.sent.expand(feedback.number);
         if number.is_none() && !is_opening {
-            // Whoever answers only what was never sent is as good as silent.
+            // A member that answers only what was never sent is as good as silent.
             self.counts.bad_answers += 1;
             return None;
         }
@@ -211,7 +211,7 @@ impl Transfer {
         let is_symbol = sent.is_some_and(|(_, symbol)| symbol.is_some());
         let recent = if missing.is_empty() { Vec::new() } else { self.sent.after(number) };
         missing.iter().for_each(|run| self.supply.on_missing(run, &recent, out));
-        // Whoever is on the path may have raised it, or the receiver.
+        // A device on the path may have raised it, or the receiver.
         let offer = feedback.scheduling.offer().min(self.config.link);
         let heard = Heard { number, lost: feedback.lost, sample, is_symbol };
         let why = self.members.on_answer(now, member, &heard, offer, self.config.fallback.as_ref());
@@ -323,7 +323,7 @@ impl Transfer {
         Scheduling::new(self.unit, self.rank, rate, self.config.link)
     }
 
-    /// What its rank follows from.
+    /// The quantities that its rank follows from.
     fn ranked(&self) -> pam::Transfer {
         let payload = f64::from(self.symbol_size) / self.packet.get() as f64;
         pam::Transfer {
@@ -364,7 +364,8 @@ impl Transfer {
         self.config.early_start && self.members.round_trip().is_some_and(within)
     }
 
-    /// From then on the deadline cannot be met, even at the rate of the link (PAM §III-A). What was sent may still arrive.
+    /// From then on the deadline cannot be met, even at the rate of the link (PAM §III-A). Symbols that were sent may
+    /// still arrive.
     fn hopeless_at(&self) -> Option<Time> {
         let ends_late =
             self.config.ranking.late == Late::Dropped && !matches!(self.stage, Stage::Ending { .. });
@@ -379,7 +380,7 @@ impl Transfer {
         }
     }
 
-    /// What is said if the flow ends at once and has not said so.
+    /// The last datagram, if the flow ends at once and has not sent one.
     pub(super) fn last_word(&mut self) -> Option<Body> {
         if matches!(self.stage, Stage::Ending { .. }) {
             return None;
@@ -406,7 +407,7 @@ impl Transfer {
         self.look_at
     }
 
-    /// Whether everything was said that can be.
+    /// Whether all FINs have been sent.
     pub(super) fn is_over(&self, now: Time) -> bool {
         matches!(self.stage, Stage::Ending { next, tries: FIN_TRIES, .. } if now >= next)
     }

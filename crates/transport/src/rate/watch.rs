@@ -1,7 +1,8 @@
 //! Whether the network does what a scheduled transfer relies on: its switches compute rates that leave queues empty and lose nothing.
 //!
-//! Without such a switch an offer stays at the rate of the source's link, and the transfer would overrun all that is narrower. A receiver
-//! that loses much, or a queue that stands, shows it. What else fills a queue there lowers the offers, so a paused transfer shows nothing.
+//! Without such a switch an offer stays at the rate of the source's link, and the transfer would overrun all that is
+//! narrower. A receiver that loses much, or a queue that stands, shows it. Other traffic that fills a queue there
+//! lowers the offers, so a paused transfer shows nothing.
 
 use headwater_units::{Duration, Time};
 
@@ -9,16 +10,17 @@ use super::FallbackConfig;
 use headwater_flow::WhyFallback;
 use headwater_flow::rtt::WindowedMin;
 
-/// So many long round trips in a row at least: one may be a host's that was stopped.
+/// Least number of long round trips in a row: a single one may be a host's that was stopped.
 const LONG_ONES: u32 = 3;
-/// Losses are counted over so many packets at least, and anew after so many.
+/// Least packets over which losses are counted, and number of packets after which they are counted anew.
 const PACKETS: core::ops::RangeInclusive<u64> = 200..=4000;
-/// A share of lost packets is too large when it is so many standard deviations above what is borne: of 500 packets 20, not 11.
+/// Number of standard deviations above what is borne from which on a share of lost packets is too large: of 500 packets
+/// 20, not 11.
 const DEVIATIONS: f64 = 3.0;
-/// The shortest round trip is that of so long a time.
+/// Time over which the shortest round trip is taken.
 const MIN_WINDOW: Duration = Duration::from_secs(10);
 
-/// What one receiver's answers show.
+/// Record of one receiver's answers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Watch {
     /// Where the losses begin that are counted.
@@ -38,7 +40,7 @@ struct Window {
     lost: u32,
 }
 
-/// What an answer says.
+/// Content of an answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Heard {
     /// The newest packet that had come.
@@ -52,7 +54,7 @@ pub(super) struct Heard {
 }
 
 impl Watch {
-    /// The receiver answers, whose round trip is mostly so long. Returns what is wrong.
+    /// The receiver answers; `rtt` is its usual round trip. Returns what is wrong.
     pub(super) fn on_answer(
         &mut self,
         now: Time,

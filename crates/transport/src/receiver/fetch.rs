@@ -27,7 +27,7 @@ use headwater_flow::task::{
     FromFetch, ReceiverCommand, ReceiverConfig, ReceiverEvent, ReceiverFailure, ReceiverStats,
 };
 
-/// What each source is to push unasked to a receiver whose trees were forgotten, in symbols (SCDP §III-D, IW).
+/// Symbols that each source is to push unasked to a receiver whose trees were forgotten (SCDP §III-D, IW).
 const INSTEAD_OF_TREES: u16 = 64;
 
 /// One fetch.
@@ -42,9 +42,9 @@ pub(super) struct Fetch {
     by: Option<Delivery>,
     side: Side,
     outputs: VecDeque<Output<FromFetch>>,
-    /// Before this moment nothing is to be said to the controller.
+    /// Time before which there is no message for the controller.
     talk_at: Time,
-    /// What was counted by transports that have brought it before.
+    /// Counters of transports that have brought it before.
     before: ReceiverStats,
     strays: u64,
 }
@@ -85,7 +85,7 @@ impl Fetch {
             _ => Delivery::Push,
         };
         if let (ToReceiver::UnknownTask { .. }, Side::Tree(_)) = (&control, &self.side) {
-            // Whoever forgets the task has forgotten its trees, and gives none to one receiver.
+            // A controller that forgets the task has forgotten its trees, and gives none to one receiver.
             self.task_session.prefer(Delivery::Pull { initial_window: INSTEAD_OF_TREES });
         }
         match self.task_session.on_control(now, control) {
@@ -99,7 +99,7 @@ impl Fetch {
                 self.set_flows(now, granted.flows, pulls);
             }
             Told::GoesOn(granted) => {
-                // What is here is not counted by parts of sources.
+                // Blocks that are here are not counted by parts of sources.
                 let is_by_parts = delivery == Delivery::Push && self.config.spread == SpreadRule::Equal;
                 self.go_on_by(now, delivery, granted, !is_by_parts, pulls);
             }
@@ -290,7 +290,7 @@ impl Fetch {
         }
     }
 
-    /// What the transport says that the controller is to know.
+    /// Passes on those events of the transport that the controller is to know.
     #[inline]
     fn overhear(&mut self, now: Time, event: &ReceiverEvent) {
         match event {

@@ -55,7 +55,7 @@ pub struct Receivers {
     strays: u64,
 }
 
-/// No more tasks than this wait to be declined: whoever grants more at once is answered in part.
+/// No more tasks than this wait to be declined: a controller that grants more at once is answered in part.
 const MOST_DECLINED: usize = 64;
 
 /// One fetch.
@@ -328,7 +328,7 @@ impl Receivers {
     }
 }
 
-/// What leads to a place leaves with its fetch.
+/// Entries that lead to a place leave with its fetch.
 const LED: &str = "what leads to a place leaves with its fetch";
 
 impl Endpoint for Receivers {
@@ -342,7 +342,7 @@ impl Endpoint for Receivers {
         }
     }
 
-    /// What most polls are for; the rest is out of line, so that this stays small.
+    /// The common case of a poll; the rest is out of line, so that this stays small.
     #[inline]
     fn poll(&mut self, now: Time) -> Output<FromFetch> {
         if let Some(place) = self.turn

@@ -52,7 +52,7 @@ pub enum SourceCommand {
     Arriving {
         /// The object.
         object: ObjectId,
-        /// What has happened.
+        /// The change.
         what: Arriving,
     },
     /// Sets the rate limit of all flows together.

@@ -1,6 +1,6 @@
-//! Blocks that flows of an overlay wait for. A host that is still receiving an object sends symbols of a block on in their order as they
-//! come, so what is wrong goes on too. Whoever finds a block wrong asks its sender once more, and that is answered from a block that was
-//! verified: so a second wrong version convicts its direct sender.
+//! Blocks that flows of an overlay wait for. A host that is still receiving an object sends symbols of a block on in
+//! their order as they come, so what is wrong goes on too. A receiver that finds a block wrong asks its sender once
+//! more, and that is answered from a block that was verified: so a second wrong version convicts its direct sender.
 //!
 //! ```text
 //!   a flow is to send a block --the block is whole--> Prepare, as of any object
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use headwater_machine::Bits;
 use headwater_units::{BlockIndex, Esi, FlowId, ObjectId};
 
-/// So many objects are remembered whose reception has come to nothing.
+/// Number of objects to remember whose reception has come to nothing.
 const REMEMBERED: usize = 64;
 
 /// All objects that are sent on while they are received.
@@ -80,7 +80,8 @@ impl Relays {
         self.forget_if_over(object);
     }
 
-    /// The reception of an object of so many blocks begins, perhaps anew, with these. Returns who waited for one of them.
+    /// The reception of an object of `blocks` blocks begins, perhaps anew, with these. Returns who waited for one of
+    /// them.
     pub(super) fn begin(
         &mut self,
         object: ObjectId,

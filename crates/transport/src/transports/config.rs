@@ -51,7 +51,7 @@ impl Default for SourceConfig {
 }
 
 impl SourceConfig {
-    /// That of the papers' experiments: [`PushFlowConfig::paper`], [`PullFlowConfig::data_centre`].
+    /// Configuration of the papers' experiments: [`PushFlowConfig::paper`], [`PullFlowConfig::data_centre`].
     pub fn paper() -> Self {
         SourceConfig {
             push: PushFlowConfig::paper(),

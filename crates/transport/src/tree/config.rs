@@ -12,10 +12,11 @@ pub struct TreeSourceConfig {
     pub rate: RateConfig,
     /// Bytes of a symbol that the rate counts; `None`: those of its datagram.
     pub packet: Option<Bytes>,
-    /// A driver that comes late catches up on so much of the schedule: the depth of the token bucket, in time. What leaves at once then
-    /// is bounded too, by the interests that wait (a receiver's credit), and by a quarter of what stores keep.
+    /// Part of the schedule that a late driver catches up on: the depth of the token bucket, in time. The symbols that
+    /// leave at once then are bounded too, by the interests that wait (a receiver's credit), and by a quarter of what
+    /// stores keep.
     pub catch_up: Duration,
-    /// Blocks of one tree that are kept ready: the newest ones. What is asked for of others is read again.
+    /// Blocks of one tree that are kept ready: the newest ones. Other blocks that are asked for are read again.
     pub ready_blocks: usize,
     /// Maximum number of repeated symbols that wait to be sent; a receiver whose interest found no room asks again.
     pub repeats: usize,

@@ -17,7 +17,7 @@ pub struct Liveness<N> {
     next: Time,
 }
 
-/// What to do at a heartbeat.
+/// Actions at a heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heartbeat<N> {
     /// Neighbours that get a heartbeat.

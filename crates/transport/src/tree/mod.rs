@@ -12,12 +12,12 @@
 //! the network lost it or the slowest receiver is further behind the fastest than the stores remember: in both cases the source is too
 //! fast and halves its rate. Each time T without such a duplicate it adds delta.
 //!
-//! **Several trees** carry different blocks at the same time, each as fast as it can: a tree that has begun a block is given the one
-//! that comes after it (§IV-B, one block ahead, so that it never idles), and says so to whoever asks for the name
-//! [`NEXT`](headwater_wire::NEXT) of the block.
+//! **Several trees** carry different blocks at the same time, each as fast as it can: a tree that has begun a block is
+//! given the one that comes after it (§IV-B, one block ahead, so that it never idles), and says so to receivers that
+//! ask for the name [`NEXT`](headwater_wire::NEXT) of the block.
 //!
-//! A tree is a flow at the source ([`crate::source`]) and at each receiver. Not here: which trees there are (`fabric`), the store
-//! (`switch`), and who is in the group.
+//! A tree is a flow at the source ([`crate::source`]) and at each receiver. Not here: the search for trees (`fabric`),
+//! the store (`switch`), and the membership of the group.
 
 mod config;
 mod liveness;

@@ -22,8 +22,8 @@ pub struct RateConfig {
 }
 
 impl RateConfig {
-    /// The rule for a tree whose links carry so much, if that is known. Then delta is at most a quarter of it: one that is meant for
-    /// faster links would make up for each halving at once.
+    /// The rule for a tree whose links carry `most`, if that is known. Then delta is at most a quarter of it: one that
+    /// is meant for faster links would make up for each halving at once.
     #[must_use]
     pub fn within(self, most: Option<BitRate>) -> RateConfig {
         let most = most.map_or(self.most, |known| known.max(self.least).min(self.most));

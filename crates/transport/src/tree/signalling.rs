@@ -57,16 +57,16 @@ pub enum Say<A> {
         /// A datagram.
         datagram: Arc<[u8]>,
     },
-    /// An answer to whoever is above.
+    /// An answer to the sender above.
     Answer {
         /// The receiver of the message.
         to: A,
-        /// What it says.
+        /// The answer.
         answer: Signalled,
     },
 }
 
-/// The signals that pass a node. `A` is who is above it: another node, or a controller.
+/// The signals that pass a node. `A` is the sender above it: another node, or a controller.
 #[derive(Clone, Debug)]
 pub struct Signalling<A> {
     config: SignallingConfig,
@@ -92,7 +92,7 @@ struct Branch {
     flow: FlowId,
     number: u32,
     answers: [u8; 16],
-    /// What the answer calls its first node.
+    /// Number of the first node in the answer.
     first: u16,
     members: u16,
     datagram: Arc<[u8]>,
@@ -125,7 +125,7 @@ impl<A: Clone> Signalling<A> {
         for branch in below {
             let SignalBranch { to, flow, number, answers, members, levels, datagram } = branch;
             let (datagram, next, wait) = (datagram.into(), now, self.config.first_wait);
-            // What is on its way when those at the end are given up needs a little, too.
+            // Messages on their way when those at the end are given up need a little time, too.
             let until = now + self.config.patience() * u64::from(levels) + self.config.first_wait;
             let tries_left = self.config.tries;
             branches.push(Branch {

@@ -9,7 +9,7 @@
 //! Repeated symbols are not held back by the rate: they are for the slowest receiver, which must not become slower (§V-B). A
 //! symbol keeps the number under which it was first sent; that tells the stores on the path how old it is.
 //!
-//! Where the tree leads is said by the order or by the driver, never by who asks: so nobody has symbols sent elsewhere.
+//! The order or the driver says where the tree leads, never an asker: so nobody has symbols sent elsewhere.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -25,8 +25,8 @@ use crate::SourceEvent;
 use headwater_flow::in_flight::AckOutcome;
 use headwater_flow::{FlowCounters, FlowStats, Shared, SourceFlow, TreeStats};
 
-/// However long a driver was away, it makes up for no more than this: a quarter of what devices keep of a tree on the testbed (512 KB,
-/// Datacast §VII-B), so that whoever is behind afterwards still finds there what it asks for.
+/// However long a driver was away, it makes up for no more than this: a quarter of what devices keep of a tree on the
+/// testbed (512 KB, Datacast §VII-B), so that receivers that are behind afterwards still find there what they ask for.
 const CATCH_UP: Bytes = Bytes::new(128_000);
 
 /// By group: which blocks its trees have been given.
@@ -48,7 +48,7 @@ struct Carried {
     base: u64,
     asked: Bits,
     sent: Bits,
-    /// What follows it in the tree, once somebody has asked.
+    /// The block that follows it in the tree, once somebody has asked.
     follows: Option<Option<BlockIndex>>,
     ready: Ready,
 }
@@ -272,7 +272,7 @@ impl SourceFlow for TreeFlow {
         &self.push
     }
 
-    // What its links carry says nothing to it either.
+    // The capacity of its links makes no difference either.
     fn is(&self, push: &Push) -> bool {
         let role = match (&self.push.role, &push.role) {
             (FlowRole::Tree { group, .. }, FlowRole::Tree { most, .. }) => {
@@ -362,7 +362,7 @@ impl SourceFlow for TreeFlow {
         false
     }
 
-    // What its group was given is forgotten with the last tree.
+    // The group's dealt blocks are forgotten with the last tree.
     fn leave(&self, deals: &mut Deals) {
         let group = group_of(&self.push);
         if let Some(dealt) = deals.get_mut(&group) {

@@ -10,7 +10,7 @@
 //! interest that was not repeated is answered (Karn). Interests wait at the source when its rate is low; a timer that ran for each
 //! of them alone would repeat them all, and some just after their symbol was sent, which the source takes for congestion.
 //!
-//! What is missing of a block is not known here: whoever has the blocks says so ([`Asks`]).
+//! The missing symbols of a block are not known here: the owner of the blocks names them ([`Asks`]).
 
 use std::collections::VecDeque;
 
@@ -44,7 +44,7 @@ struct Out {
     again: bool,
 }
 
-/// What is known of the block after the current one.
+/// Knowledge of the block after the current one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Follows {
     /// Nothing yet; asked for.
@@ -133,7 +133,7 @@ impl TreeReceiver {
         self.owed = 0;
     }
 
-    /// What came of a block was wrong: all of it is asked for once more, before anything else.
+    /// A block failed its check: all of it is asked for once more, before anything else.
     pub fn ask_again(&mut self, block: BlockIndex) {
         self.again.push_back((block, 0));
     }
@@ -222,7 +222,7 @@ impl TreeReceiver {
         self.out.push_back(Out { name, at: now, again });
     }
 
-    /// An interest whose time is up, asked for again. What is of no use any more is given up.
+    /// An interest whose time is up, asked for again. Interests that are of no use any more are given up.
     fn overdue(&mut self, now: Time, missing: &impl Asks) -> Option<SymbolId> {
         while self.deadline().is_some_and(|due| now >= due) {
             let out = self.out.pop_front()?;
@@ -231,7 +231,8 @@ impl TreeReceiver {
                 self.owed -= 1;
                 continue;
             }
-            // What left together is lost together: the timeout grows once for all of it. What is still out waits no longer.
+            // Requests that left together are lost together: the timeout grows once for all of them. Interests that are
+            // still out wait no longer.
             if out.at >= self.backed_off {
                 self.backed_off = now;
                 self.rtt.back_off();

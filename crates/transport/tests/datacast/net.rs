@@ -38,7 +38,7 @@ fn object(bytes: Bytes) -> Object {
     Object { id: OBJECT, bytes, symbol_size: SYMBOL }
 }
 
-/// The controller answers a request: one flow brings the object, which has so many bytes.
+/// The controller answers a request: one flow brings the object, which has `bytes` bytes.
 pub(crate) fn accepted(request: u64, bytes: Bytes, flow: FlowId, delivery: Delivery) -> Control {
     let flow = grant(flow, NodeId([6; 32]), KEY, 0, 1);
     let rarely = Duration::from_secs(1000);
@@ -117,7 +117,7 @@ impl Net {
         net
     }
 
-    /// What a controller and the drivers say.
+    /// First messages of a controller and the drivers.
     fn begin(&mut self, receiver: TreeReceiverConfig, bytes: Bytes) {
         let delivery = Delivery::Trees { credit: receiver.credit as u16 };
         self.tell(SOURCE, Role::Source(SourceCommand::Hold { object: OBJECT, bytes }));

@@ -1,5 +1,5 @@
-//! One message for many nodes, split down a tree of them over a network that loses, repeats and disorders: whoever is not named at the
-//! end has been told, and nobody waits for the dead for ever.
+//! One message for many nodes, split down a tree of them over a network that loses, repeats and disorders: every node
+//! that is not named at the end has been told, and nobody waits for the dead for ever.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -14,10 +14,10 @@ use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Who is above the first node.
+/// The sender above the first node.
 const CONTROLLER: usize = usize::MAX;
 
-/// A tree of nodes: by whom each is told; the first by the controller.
+/// A tree of nodes: the teller of each; the first is told by the controller.
 struct Tree {
     by: Vec<usize>,
 }
@@ -40,7 +40,7 @@ impl Tree {
         (node + 1..self.by.len()).filter(move |it| self.by[*it] == node)
     }
 
-    /// What a node is sent, whom it tells in the order of answers, and over how many nodes.
+    /// Signal for a node, the nodes that it tells in the order of answers, and the number of levels.
     fn signal(&self, node: usize) -> (Signal, Vec<usize>, u8) {
         let mut signal =
             Signal { flow: FlowId(node as u64), number: 1, updates: Vec::new(), below: Vec::new() };
@@ -174,7 +174,8 @@ fn tree(by: &[usize]) -> Tree {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whoever is not named was told, whatever the network does; and it ends in the time that the tree's depth allows.
+    /// Every node that is not named at the end was told, whatever the network does; and it ends in the time that the
+    /// tree's depth allows.
     #[test]
     fn whoever_is_not_named_at_the_end_was_told(
         by in proptest::collection::vec(any::<usize>(), 1..60),

@@ -101,7 +101,7 @@ fn what_is_lost_is_made_good() {
     assert!(last(&net) < 1.5 && net.copies() < 1.3);
 }
 
-/// So many come one after the other, so far apart, and the first after a second.
+/// Latecomers: `late` of them, `apart` from each other, the first after a second.
 fn latecomers(receivers: usize, late: usize, apart: Duration) -> Spec {
     let at = |n: usize| Duration::from_millis(1000) + apart * n as u64;
     let late = (0..late).map(|n| (receivers + 1 + n, at(n))).collect::<Vec<_>>();
@@ -227,7 +227,8 @@ fn who_comes_late_passes_on_to_those_who_come_later() {
     assert!(sent[4..].iter().sum::<f64>() > 5.0, "they pass on: {sent:?}");
 }
 
-/// Goal: who has it and goes, without having kept it for others, hands over: nobody waits for a timeout.
+/// Goal: a receiver that has the object and goes, without having kept it for others, hands over: nobody waits for a
+/// timeout.
 #[test]
 fn who_has_it_and_goes_hands_over() {
     let spec =
@@ -239,7 +240,8 @@ fn who_has_it_and_goes_hands_over() {
     assert!(net.copies() < 1.5);
 }
 
-/// Goal: who is interrupted in the middle hands over at once, and nobody waits for it; for one that dies they do.
+/// Goal: a receiver that is interrupted in the middle hands over at once, and nobody waits for it; for one that dies
+/// they do.
 #[test]
 fn who_is_interrupted_hands_over() {
     let run = |act: Act| {
@@ -308,7 +310,8 @@ fn a_get_under_way_joins_a_cast() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
-    /// Whatever is lost and reordered, whoever dies and whenever: all others have all of it, and nothing but what is the object's.
+    /// Whatever is lost and reordered, whichever host dies and whenever: all others have all of it, and nothing but
+    /// what is the object's.
     #[test]
     fn whoever_lives_has_it(
         seed in 0u64..1000,

@@ -49,7 +49,7 @@ pub(crate) enum Act {
     Leave(usize),
 }
 
-/// What is put down for later.
+/// Action scheduled for later.
 pub(crate) enum Later {
     Do(Act),
     Tell(usize, Command),
@@ -388,7 +388,7 @@ impl Net {
         if self.hosts[host].by_itself
             && let Some(drain) = self.spec.drains
         {
-            // What is here is not held, but can be read.
+            // A block that is here is not held, but can be read.
             return self.network.after(drain, Later::Do(Act::Leave(host)));
         }
         let hold = SourceCommand::Hold { object: OBJECT, bytes: self.bytes };
@@ -489,7 +489,7 @@ impl Simulation for Net {
                 }
             }
             Later::Tell(machine, mut command) => {
-                // Who has begun anew says what is here when it is asked.
+                // A host that has begun anew names its blocks when it is asked.
                 if let Role::Receiver(ToFetch(_, ReceiverCommand::Start { have, .. })) = &mut command {
                     *have = self.hosts[(machine - 1) / 2].got.whole.iter().copied().collect();
                 }

@@ -17,15 +17,16 @@ pub(crate) struct Spec {
     pub(crate) reorder: f64,
     /// These are not there before then, and ask by themselves.
     pub(crate) late: Vec<(usize, Duration)>,
-    /// Who asks by itself keeps nothing: it stays for so long when it has the object, or until nobody is served by it any more.
+    /// Time for which a host that asks by itself stays when it has the object, or until nobody is served by it any
+    /// more. It keeps nothing.
     pub(crate) drains: Option<Duration>,
     /// In which rack hosts stand, from host 0 on; those behind the end in none.
     pub(crate) racks: &'static [&'static str],
-    /// They say so.
+    /// Whether hosts state their racks.
     pub(crate) told: bool,
-    /// What each rack's own link carries, each way.
+    /// Capacity of each rack's own link, each way.
     pub(crate) rack_rate: Option<BitRate>,
-    /// The first so many hosts have the object.
+    /// Number of first hosts that have the object.
     pub(crate) sources: usize,
 }
 

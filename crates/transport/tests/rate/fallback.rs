@@ -55,8 +55,8 @@ fn a_network_that_computes_nothing_is_found_out_by_its_losses() {
     assert!(last < at(ms(200)), "{last}");
 }
 
-/// Goal: whoever raises offers behind the switch costs the transfer its rates, and nobody else more than what it overruns until it is found
-/// out.
+/// Goal: a device that raises offers behind the switch costs the transfer its rates, and nobody else more than what it
+/// overruns until it is found out.
 #[test]
 fn offers_that_are_raised_behind_the_switch_end_in_a_fallback() {
     let ports = Some(mbps(400));

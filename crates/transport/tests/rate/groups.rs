@@ -178,7 +178,8 @@ fn lost_feedback_and_lost_fins_are_made_good() {
     net.finish();
     assert!(net.receptions.iter().all(|it| it.done_at() < at(ms(600)) && it.ended));
     assert_eq!(net.source().flows().count(), 0);
-    // An offer that falls and is lost is said again: nothing leaves faster than 100 Mbit/s for more than a few round trips.
+    // An offer that falls and is lost is repeated: nothing leaves faster than 100 Mbit/s for more than a few round
+    // trips.
     let is_high = |it: &&(Time, BitRate)| it.1 > mbps(101) && it.0 > at(ms(7)) && it.0 < at(ms(10));
     assert_eq!(net.rates().iter().filter(is_high).count(), 0, "{:?}", net.rates());
 }

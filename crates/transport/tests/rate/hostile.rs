@@ -64,7 +64,7 @@ fn downwards() -> impl Strategy<Value = Body> {
     ]
 }
 
-/// What is heard, by the flow of a receiver or the group's, and how long after the one before.
+/// Hostile datagrams, by the flow of a receiver or the group's, and how long after the one before.
 fn words(body: impl Strategy<Value = Body>) -> impl Strategy<Value = Vec<(bool, u64, Body)>> {
     prop::collection::vec((any::<bool>(), prop_oneof![0u64..300, 0u64..1_000_000], body), 1..150)
 }

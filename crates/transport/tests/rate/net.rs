@@ -76,12 +76,12 @@ pub(crate) struct Setup {
     pub(crate) down: Weather,
     pub(crate) up: Weather,
     pub(crate) seed: u64,
-    /// What the switch leaves a transfer at each port; `None`: it computes nothing.
+    /// Rate that the switch leaves a transfer at each port; `None`: it computes nothing.
     pub(crate) ports: Option<BitRate>,
     pub(crate) source: RateSourceConfig,
     pub(crate) receiver: RateReceiverConfig,
     pub(crate) deadline: Option<Duration>,
-    /// Decoding takes so long.
+    /// Duration of decoding.
     pub(crate) decoding: Duration,
     pub(crate) limit: Option<BitRate>,
     pub(crate) blocks_in_flight: usize,
@@ -132,7 +132,7 @@ impl Setup {
     }
 }
 
-/// What a test or a driver puts down.
+/// Action that a test or a driver schedules.
 pub(crate) enum Act {
     /// The decoder has this block of a receiver.
     Decoded(usize, headwater_units::BlockIndex),
@@ -156,14 +156,14 @@ pub(crate) struct Net {
     machines: Vec<Machine>,
     pub(crate) preparation: Preparation,
     pub(crate) receptions: Vec<Reception>,
-    /// What the switch leaves the transfer at each port.
+    /// Rate that the switch leaves the transfer at each port.
     pub(crate) ports: Vec<Option<BitRate>>,
     /// Sits behind the switch.
     pub(crate) meddler: Meddler,
     /// Answers that are lost.
     lost_answers: fn(&Body) -> bool,
     pub(crate) down: Vec<bool>,
-    /// What has left the source, and the receivers.
+    /// Datagrams that have left the source, and the receivers.
     pub(crate) sent: Vec<Left>,
     pub(crate) answers: Vec<Left>,
     pub(crate) fell_back: Vec<(FlowId, WhyFallback)>,
@@ -241,7 +241,7 @@ impl Net {
         self.grant(receiver, delivery, 0, 0);
     }
 
-    /// The source is to serve all, by flows with numbers that are so much higher.
+    /// The source is to serve all, by flows with numbers that are higher by `beyond`.
     fn order(&mut self, delivery: Delivery, beyond: u64) {
         let beyond = |flow: FlowId| FlowId(flow.0 + beyond);
         let members: Vec<FlowId> = (0..self.setup.receivers).map(|it| beyond(flow(it))).collect();

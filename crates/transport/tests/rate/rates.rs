@@ -55,7 +55,7 @@ fn the_rate_follows_the_least_offer_within_three_round_trips() {
         net.call(ms(after), move |net| net.ports[receiver] = Some(mbps(rate)));
     }
     net.run(ms(80));
-    // What the first symbol states that leaves by then.
+    // The rate in the first symbol that leaves by then.
     let sent = net.symbols(GROUP);
     let rate_at = |time| {
         let Body::ScheduledSymbol(it) = &sent.iter().find(|it| it.at > time).unwrap().body else {
@@ -97,8 +97,8 @@ fn a_paused_transfer_probes_once_in_an_interval_and_goes_on_when_something_is_le
     assert!(again < at(ms(15)) + us(170) * 3, "{again}");
 }
 
-/// PAM §III-A: I is set by the remaining size; every 100 MB another round trip.
-/// Goal: whoever waits for others to be done waits as long as that takes.
+/// PAM §III-A: I is set by the remaining size; every 100 MB another round trip. Goal: a receiver that waits for others
+/// to be done waits as long as that takes.
 #[test]
 fn a_receiver_waits_for_its_turn_longer_than_for_a_source_that_is_gone() {
     let mut net = Setup { ports: Some(mbps(0)), ..Setup::group(2) }.net();

@@ -1,4 +1,5 @@
-//! What a controller says of a transfer: its rank follows from that and not from the source's own settings; and what it hears.
+//! A controller's terms of a transfer: its rank follows from them and not from the source's own settings; and the
+//! reports to the controller.
 
 use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_transport::SourceCommand;
@@ -43,7 +44,7 @@ fn told(terms: Option<RateTerms>) -> Source {
     source
 }
 
-/// The first probe, and what its controller is told of the transfer in the first second.
+/// The first probe, and the report to its controller about the transfer in the first second.
 fn says(mut source: Source) -> (Option<headwater_wire::Scheduling>, Option<TransferReport>) {
     let (mut now, mut probe, mut report) = (Time::ZERO, None, None);
     while now < Time::ZERO + ms(1000) {

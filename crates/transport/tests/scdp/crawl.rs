@@ -58,7 +58,7 @@ struct Case {
     deaths: Vec<(usize, u64, u64)>,
 }
 
-/// What came of it at one receiver.
+/// Result at one receiver.
 #[derive(Debug)]
 struct Outcome {
     /// Seconds; none if it did not end within a minute.
@@ -217,7 +217,7 @@ impl Case {
     }
 }
 
-/// What comes to a member of a group in vain is what others lost, so there is no bound for those.
+/// Useless symbols at a member of a group are those that others lost, so there is no bound for them.
 #[test]
 fn whatever_networks_do_everything_comes_and_little_in_vain() {
     for seed in 0..240 {

@@ -135,7 +135,7 @@ proptest! {
     }
 }
 
-/// What sources of a task may say to its receiver.
+/// Anything that sources of a task may send to its receiver.
 fn any_body() -> impl Strategy<Value = Body> {
     let number = prop_oneof![0u64..300, any::<u64>()];
     let block = prop_oneof![0u32..6, any::<u32>()];

@@ -16,7 +16,7 @@ fn took(net: &Net) -> Duration {
     net.receivers[0].got.done_at().since(Time::ZERO)
 }
 
-/// Every symbol by whom it was sent; fails if two sources sent the same one.
+/// Every symbol by its source; fails if two sources sent the same one.
 fn disjoint(net: &Net, sources: usize) -> Vec<usize> {
     let mut all: BTreeSet<SymbolId> = BTreeSet::new();
     let of = |source: usize| net.sent(source, flow(source, 0));

@@ -75,7 +75,7 @@ pub(crate) fn farewells_are_lost() -> Faults<Addressed> {
 
 type Verdict = Box<dyn FnMut(u32, u32, &BTreeSet<FlowId>) -> Result<(), DecodeFailure>>;
 
-/// What happens later.
+/// Action that happens later.
 pub(crate) enum Later {
     Ready(usize, SourceCommand),
     Decode(usize, BlockIndex),
@@ -85,7 +85,7 @@ pub(crate) enum Later {
 pub(crate) struct SourceHost {
     pub(crate) source: Source,
     pub(crate) dead: bool,
-    /// Each of its packets takes so much longer.
+    /// Extra time of each of its packets.
     pub(crate) slow: Duration,
     pub(crate) opened: u64,
     pub(crate) closed_at: Vec<(Time, FlowId)>,
@@ -250,7 +250,7 @@ impl Net {
         net
     }
 
-    /// Everybody is told of everybody.
+    /// Everybody gets the addresses and keys of everybody.
     fn begin(&mut self, window: u16, group: bool) {
         let of = self.sources.len() as u8;
         for source in 0..self.sources.len() {
@@ -334,7 +334,7 @@ impl Net {
         self.network.now()
     }
 
-    /// What becomes of all that sources send, by how many have left before.
+    /// Sets the faults on the way from the sources, by the number of packets that have left before.
     pub(crate) fn there(&mut self, faults: impl FnMut(u64, &mut Addressed) -> Fate + 'static) {
         self.network.links[THERE].faults = Box::new(faults);
     }
@@ -355,7 +355,7 @@ impl Net {
         self.network.links[THERE].delay
     }
 
-    /// Symbols that wait before each receiver; beyond so many they are trimmed, or dropped.
+    /// Number of symbols that wait before each receiver; further ones are trimmed, or dropped.
     pub(crate) fn set_room(&mut self, room: usize) {
         let lines = OWN + self.sources.len()..;
         self.network.links[lines].iter_mut().for_each(|link| link.room = room);
@@ -366,7 +366,7 @@ impl Net {
         self.network.links[lines].iter_mut().for_each(|link| link.trims = trims);
     }
 
-    /// Runs until nothing happens any more, or for so long.
+    /// Runs until nothing happens any more, or for the time `most`.
     pub(crate) fn run(&mut self, most: Duration) -> &mut Self {
         let until = self.now() + most;
         assert!((0..4_000_000).any(|_| !self.step(until)), "it goes on for ever");

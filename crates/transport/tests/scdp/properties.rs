@@ -10,14 +10,14 @@ use rand_chacha::ChaCha12Rng;
 
 use crate::net::*;
 
-/// What a network does to packets, in percent.
+/// A network's faults, in percent of packets.
 #[derive(Clone, Copy, Debug)]
 struct Weather {
     lost: u32,
     trimmed: u32,
     late: u32,
     twice: u32,
-    /// Late by up to so many microseconds.
+    /// Largest delay, in microseconds.
     by: u64,
 }
 
@@ -71,7 +71,7 @@ proptest! {
         net.there(fates(there, seed));
         net.back(fates(back, seed ^ 1));
         (net.disk, net.decoder) = (us(disk), us(decoder));
-        // Some blocks do not decode at first, some are wrong once, whoever sent what.
+        // Some blocks do not decode at first, some are wrong once, whichever source sent them.
         net.verdict = Box::new(move |block, try_, senders| match (block + seed as u32) % 5 {
             0 if try_ <= doubtful => Err(DecodeFailure::NeedMore),
             1 if try_ == 1 && doubtful > 0 && senders.len() > 1 => Err(DecodeFailure::Corrupt),

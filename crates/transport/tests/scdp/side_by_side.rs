@@ -28,11 +28,11 @@ const HOST: usize = 0;
 const WAY: usize = 0;
 const LAST: usize = 1;
 
-/// What one fetch is, and what became of it.
+/// One fetch, and its result.
 #[derive(Clone, Copy)]
 struct Fetch {
     id: u64,
-    /// Its sources are so many, from this one on; nobody else's.
+    /// Its sources begin with this one; nobody else has them.
     first: usize,
     sources: usize,
     window: u16,

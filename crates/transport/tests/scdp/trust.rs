@@ -58,7 +58,7 @@ fn a_source_that_dies_while_it_is_asked_alone_is_replaced() {
         _ => Ok(()),
     });
     for dies in 0..3 {
-        // Whoever it is: one after the other is silent for a while.
+        // One source after the other is silent for a while.
         net.call(ms(3) + ms(4) * dies as u64, move |net| net.sources[dies].dead = true);
         net.call(ms(6) + ms(4) * dies as u64, move |net| {
             net.sources[dies].dead = false;

@@ -162,7 +162,7 @@ impl Receiver {
         }
     }
 
-    /// Its assignment as it is now, and from where it is said.
+    /// Its assignment as it is now, and the path by which it is sent.
     fn assignment(&mut self) -> Option<(PathId, Body)> {
         self.assign.nonce = self.nonce;
         self.assign.first_undecoded = BlockIndex(self.first_undecoded);
@@ -215,7 +215,7 @@ impl Receiver {
     }
 }
 
-/// What the receivers and the disk do later.
+/// Action of the receivers and the disk that happens later.
 #[derive(Debug)]
 pub(crate) enum Later {
     Ready(SourceCommand),
@@ -236,7 +236,7 @@ pub(crate) struct Net {
     /// Symbols with these packet numbers are dropped on their way.
     pub(crate) drop: BTreeSet<u64>,
     pub(crate) assign_every: Duration,
-    /// So many challenges are lost on their way.
+    /// Number of challenges to lose on their way.
     pub(crate) drop_challenges: u32,
 }
 
@@ -250,7 +250,7 @@ pub(crate) fn push(flow: u64, theta: f64, blocks: u64) -> Push {
     Push { theta: Theta::new(theta), ..push }
 }
 
-/// So many packets a second, of which so many are in the queue before arrivals are marked and dropped.
+/// A bottleneck of `rate` packets a second, with the queue lengths from which arrivals are marked and dropped.
 pub(crate) fn bottleneck(link: Link<Packet>, (rate, mark_from, room): (u64, usize, usize)) -> Link<Packet> {
     Link { line: Line::Each(Duration::from_nanos(1_000_000_000 / rate)), mark_from, room, ..link }
 }

@@ -57,7 +57,7 @@ pub struct Path {
     pub longest: usize,
     /// Whether the source's own host refuses them instead.
     pub refuses: bool,
-    /// What the source says that its datagrams carry.
+    /// Bytes that the source says its datagrams carry.
     pub room: u16,
 }
 
@@ -101,7 +101,7 @@ impl Path {
     }
 }
 
-/// What a test makes happen at a time.
+/// Action of a test at a given time.
 #[derive(Clone, Copy, Debug)]
 pub enum Act {
     Kill(usize),
@@ -116,7 +116,7 @@ pub enum Act {
     SetLongest(usize, usize),
 }
 
-/// What is put down for later.
+/// Action scheduled for later.
 pub enum Later {
     Do(Act),
     Tell(usize, Command),
@@ -129,7 +129,7 @@ pub struct World {
     pub machines: Vec<Machine>,
     paths: Vec<Path>,
     dead: BTreeSet<usize>,
-    /// What waits for them.
+    /// Packets that wait for them.
     frozen: BTreeMap<usize, Vec<Due<Addressed, Later>>>,
     bytes: Bytes,
     preparations: Vec<Preparation>,
@@ -137,7 +137,7 @@ pub struct World {
     records: BTreeMap<TaskId, TaskRecord>,
     /// The source of each flow, and its T.
     flows: BTreeMap<FlowId, (usize, u16)>,
-    /// What the receiver had counted when it was last looked at, once it had finished.
+    /// The receiver's counters when it was last looked at, once it had finished.
     last_stats: Option<ReceiverStats>,
     pub first_use: BTreeMap<usize, Time>,
     /// Datagrams that were longer than their path carries.
@@ -315,7 +315,7 @@ impl World {
         }
     }
 
-    /// What is for a frozen host waits for it.
+    /// Keeps a packet for a frozen host until it thaws.
     fn waits(&mut self, host: usize, due: Due<Addressed, Later>) -> Option<Due<Addressed, Later>> {
         match self.frozen.get_mut(&host) {
             Some(waiting) => {

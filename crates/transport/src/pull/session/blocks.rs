@@ -1,5 +1,5 @@
-//! Of which blocks how many symbols are coming, and from whom; what is here the ledger says (SCDP §III-H: K of a block, or K + 2 once something of it
-//! is lost).
+//! Which blocks' symbols are coming, how many, and from which source; the ledger has the symbols that are here (SCDP
+//! §III-H: K of a block, or K + 2 once something of it is lost).
 //!
 //! ```text
 //!   fresh --first need--> Filling --K source symbols, or K + 2--> Decoding --verified--> Done
@@ -88,7 +88,7 @@ impl Blocks {
         blocks
     }
 
-    /// What another transport goes on with.
+    /// State for another transport that goes on with the object.
     pub(super) fn into_ledger(self) -> Ledger<()> {
         self.ledger.map(|_| ())
     }
@@ -403,7 +403,7 @@ impl Blocks {
         self.ledger.finish(at);
     }
 
-    /// What is coming of a block comes for nothing.
+    /// Symbols of a block that are still coming are useless now.
     fn let_go(&mut self, at: usize) {
         for (place, run) in self.places.iter_mut().zip(&self.ledger[at].asked.runs) {
             place.stray += run.coming;
@@ -444,7 +444,7 @@ impl Blocks {
         self.count_needs(at, before);
     }
 
-    /// A block that needed so much may need something else now.
+    /// A block whose need was `before` may need something else now.
     #[inline]
     fn count_needs(&mut self, at: usize, before: u64) {
         let entry = &self.ledger[at];

@@ -17,7 +17,7 @@ pub(super) struct Expected {
 /// Whether anything comes.
 #[derive(Clone, Copy, Debug)]
 enum Answering {
-    /// It does. So many packets that were given up in a silence are waited for since its end.
+    /// It does. Number of packets that were given up in a silence and are waited for since its end.
     Heard { restored: u32 },
     /// Nothing has come for so long that nobody waits for it.
     Silent,
@@ -29,16 +29,16 @@ impl Default for Answering {
     }
 }
 
-/// What the arrival of a packet means to its flow.
+/// Meaning of a packet's arrival to its flow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Came {
     pub(super) seen: Seen,
     /// It was coming.
     pub(super) counted: bool,
     pub(super) lost: Lost,
-    /// So many that were given up may come after all.
+    /// Number of packets that were given up and may come after all.
     pub(super) restored: u32,
-    /// So many of those that were coming never will: the source has sent all that it was asked for.
+    /// Number of expected packets that never will come: the source has sent all that it was asked for.
     pub(super) vain: u32,
 }
 
@@ -60,7 +60,7 @@ impl Expected {
         self.coming > 0 || self.is_silent()
     }
 
-    /// The source pushes so many.
+    /// The source pushes this many packets.
     pub(super) fn push(&mut self, pushed: u32) {
         self.packets += u64::from(pushed);
         self.coming += pushed;
@@ -108,9 +108,10 @@ impl Expected {
         }
     }
 
-    /// Of those that are expected from `next` on after a silence, how many nobody will send: all but those that were asked for since
-    /// the source heard the pull with these low bits. What was lost on the way to it, or was more than it may owe, would be counted on
-    /// for ever, and take of the window. A group does not say whose pulls it has heard.
+    /// Of those that are expected from `next` on after a silence, how many nobody will send: all but those that were
+    /// asked for since the source heard the pull with these low bits. Packets that were lost on the way to it, or were
+    /// more than it may owe, would be counted on for ever, and take of the window. A group does not say whose pulls it
+    /// has heard.
     fn asked_in_vain(&self, next: u64, pull: u8, by_group: bool) -> u32 {
         let open = u32::try_from(self.packets - next).unwrap_or(u32::MAX);
         let may_be = match self.answering {

@@ -16,29 +16,30 @@ use headwater_flow::rtt::Rtt;
 use headwater_flow::task::brought::Brought;
 use headwater_flow::task::close_handshake::Stand;
 
-/// A silent flow's next question waits at most so many times longer than its first, as a power of two.
+/// Most doublings of the wait between questions to a silent flow.
 const MOST_DOUBLINGS: u32 = 8;
-/// A member of a group waits at most so many times longer: whatever it waits for, the others wait for too.
+/// The same for a member of a group: whatever it waits for, the others wait for too.
 const GROUP_DOUBLINGS: u32 = 2;
-/// A member of a group says its last pull again so often before it asks for one more: the others may be slow.
+/// Number of times that a member of a group repeats its last pull before it asks for one more: the others may be slow.
 const GROUP_REPEATS: u32 = 2;
 
-/// The pull that opens a flow may be there before the order to send: until something comes of it, it is said again after this long,
-/// and after twice and four times as long. At first it asks for nothing that was not asked for; then for one more each time, but by a
-/// group's flow: where all that the source has pushed is lost, the answer tells so long before the first timeout, which knows of no
-/// round trip and waits for long.
+/// Interval after which the pull that opens a flow is repeated until something comes of it, then twice and four times
+/// that: it may be there before the order to send. At first it asks for nothing that was not asked for; then for one
+/// more each time, but by a group's flow: where all that the source has pushed is lost, the answer tells so long before
+/// the first timeout, which knows of no round trip and waits for long.
 const OPENS_AGAIN: Duration = Duration::from_millis(20);
 const OPENINGS: u32 = 3;
 
-/// A receiver that has left its group has so many times fewer symbols coming while the group goes on: it is one, the others are many,
-/// and all of it may leave by one uplink.
+/// Factor by which a receiver that has left its group has fewer symbols coming while the group goes on: it is one, the
+/// others are many, and all of it may leave by one uplink.
 const YIELDS: u32 = 8;
-/// A group that nothing was heard of for so long does not go on.
+/// Silence after which a group does not go on.
 const GROUP_LIVES: Duration = Duration::from_millis(50);
-/// A silent flow is asked at least this often: a source keeps a flow for 10 s after what may have been its last pull
-/// ([`release_after`](crate::pull::PullFlowConfig::release_after)).
+/// Longest interval between questions to a silent flow: a source keeps a flow for 10 s after what may have been its
+/// last pull ([`release_after`](crate::pull::PullFlowConfig::release_after)).
 const LONGEST_PATIENCE: Duration = Duration::from_secs(4);
-/// A flow that is asked for a block alone keeps it for so many timeouts in a row: with another one it begins anew.
+/// Number of timeouts in a row for which a flow that is asked for a block alone keeps it: with another one it begins
+/// anew.
 const LONG_SILENCE: u32 = 4;
 
 /// State of one flow.
@@ -53,7 +54,7 @@ pub(super) struct Flow {
     pub(super) expected: Expected,
     /// Pulls that stand in the host's queue.
     pub(super) waiting: u32,
-    /// At most so many packets are coming or asked for at a time.
+    /// Most packets that are coming or asked for at a time.
     window: u32,
     patience: Patience,
     /// The packet by which the round-trip time is measured, and when it was asked for.
@@ -72,9 +73,9 @@ enum Opening {
     Closed,
     /// The pull that opens it stands in the host's queue.
     Queued,
-    /// It has left. So often it may yet be said again, while nothing has come.
+    /// It has left. Number of times that it may yet be repeated, while nothing has come.
     Said { left: u32 },
-    /// What comes is as with any flow.
+    /// Packets are handled as those of any flow.
     Open,
 }
 
@@ -99,7 +100,7 @@ struct Patience {
     doublings: u32,
 }
 
-/// What to say to a flow that has been silent.
+/// Action for a flow that has been silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overdue {
     /// The pull that opened it again.
@@ -185,7 +186,7 @@ impl Flow {
         (self.patience.stirred, self.patience.heard) = (now, now);
     }
 
-    /// The pull that opens it has left, and asks for so many; or for none, and is not to be said again.
+    /// The pull that opens it has left, and asks for `pushed` packets; or for none, and is not to be repeated.
     pub(super) fn open(&mut self, now: Time, pushed: Option<u32>) {
         self.opening = Opening::Open;
         if let Some(pushed) = pushed {
@@ -205,7 +206,7 @@ impl Flow {
         self.expected.ask(counted);
     }
 
-    /// The newest pull is said again.
+    /// Repeats the newest pull.
     pub(super) fn repeat(&mut self, now: Time) {
         self.patience.stirred = now;
     }
@@ -234,7 +235,8 @@ impl Flow {
         let is_new = number >= numbers.next();
         let (seen, lost) = numbers.arrive(number, block, trimmed);
         let mut came = Came { seen, counted: false, lost, restored: 0, vain: 0 };
-        // What a group's flow brings to others is a gift; what this one brings to a member that has not left it, a mistake.
+        // Symbols of a group's flow for others are a gift; symbols of this flow to a member that has not left the group
+        // are a mistake.
         if by_group != attached || seen == Seen::Absurd {
             came.lost = Lost::default();
             return came;

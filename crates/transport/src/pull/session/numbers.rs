@@ -5,8 +5,9 @@
 //!   ... 12 13 -- 15 16  |  17 -- 19 20 -- 22 23 24   |   25 26 ...
 //!                       `-- reordering ------------'  `- next
 //! ```
-//! A number that is missing when `reordering` later ones have been passed is lost. What comes of it later is a surprise, and
-//! counts for nothing. The header of a trimmed packet passes nothing: it goes before all that waits where it was trimmed.
+//! A number that is missing when `reordering` later ones have been passed is lost. One that comes later is a surprise,
+//! and counts for nothing. The header of a trimmed packet passes nothing: it goes before all that waits where it was
+//! trimmed.
 
 /// Nothing has come of it, and something may.
 const AWAITED: u32 = u32::MAX;
@@ -14,7 +15,7 @@ const AWAITED: u32 = u32::MAX;
 const GIVEN_UP: u32 = u32::MAX - 1;
 /// No honest source leaves such a gap: what may be in flight is a few windows.
 const ABSURD_GAP: u64 = 1 << 16;
-/// Copies of a packet are recognised at least this long; and headers may be so far ahead.
+/// Least packets back for which copies are recognised; and headers may be as far ahead.
 const LEAST_MEMORY: u64 = 256;
 
 /// The numbers of one flow, each with the block that its packet was of.
@@ -24,7 +25,7 @@ pub(super) struct Numbers {
     reordering: u64,
     /// Above the largest that came.
     next: u64,
-    /// What is missing below is given up.
+    /// Missing packets below this are given up.
     settled: u64,
     /// The block of the last packet that came before those waited for.
     before: u32,
@@ -79,7 +80,7 @@ impl Numbers {
                 return (Seen::Absurd, lost);
             }
             for passed in self.next..=number {
-                // What is forgotten is not waited for either.
+                // Packets that are forgotten are not waited for either.
                 self.settle((passed + 1).saturating_sub(self.slots.len() as u64), &mut lost);
                 *self.slot(passed) = AWAITED;
             }
@@ -101,7 +102,7 @@ impl Numbers {
         (seen, lost)
     }
 
-    /// What is missing of all below is lost.
+    /// Packets still missing below this are lost.
     #[inline]
     fn settle(&mut self, below: u64, lost: &mut Lost) {
         while self.settled < below {

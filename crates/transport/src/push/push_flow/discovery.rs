@@ -8,9 +8,10 @@
 //!                                                                ends, and remembered for later flows to it
 //! ```
 //!
-//! What is too long for its path cannot be helped here: T belongs to the task. The receiver hears what passes, leaves the
-//! task and asks for the object anew, with less room; its controller makes a task with smaller symbols of it. A flow to a
-//! receiver whose path is known to be narrow says so with the first answer to an assignment, and sends no symbol.
+//! A symbol that is too long for its path cannot be helped here: T belongs to the task. The receiver hears what passes,
+//! leaves the task and asks for the object anew, with less room; its controller makes a task with smaller symbols of
+//! it. A flow to a receiver whose path is known to be narrow says so with the first answer to an assignment, and sends
+//! no symbol.
 
 use headwater_units::{Duration, Time};
 use headwater_wire::{Body, ProbeAck};
@@ -19,8 +20,8 @@ use super::PushFlow;
 use headwater_flow::path_mtu::PathMtu;
 use headwater_flow::{Shared, SourceFlow};
 
-/// The ACK of the first symbols may take so much longer than the answer to a challenge: an ACK delay and a host that is
-/// busy.
+/// Extra time for the ACK of the first symbols, compared with the answer to a challenge: an ACK delay and a host that
+/// is busy.
 const GRACE: Duration = Duration::from_millis(25);
 
 /// The search on the flow's path.

@@ -1,16 +1,18 @@
 //! When a flow of an overlay that has nothing to send says that it lives.
 //!
-//! What it is to send next may not have come to its host yet. Its receiver cannot tell that from a host that has died, and would turn to
-//! others; and it would say its assignment again and again, of which no symbol says that it was heard.
+//! The bytes that it is to send next may not have come to its host yet. Its receiver cannot tell that from a host that
+//! has died, and would turn to others; and it would say its assignment again and again, of which no symbol says that it
+//! was heard.
 
 use headwater_units::{Duration, Time};
 
-/// The first while it waits; each that follows comes after twice as long: in an overlay of a thousand members nearly all wait.
+/// First interval between heartbeats of a source that waits; each further one is twice as long: in an overlay of a
+/// thousand members nearly all wait.
 const FIRST: Duration = Duration::from_millis(100);
-/// But no later than this. A receiver waits for four times the interval that it has seen last, so whoever died while it had nothing to
-/// send is missed after 3.2 s, about as soon as the controller misses its host.
+/// Longest interval between heartbeats. A receiver waits for four times the interval that it has seen last, so a source that died
+/// while it had nothing to send is missed after 3.2 s, about as soon as the controller misses its host.
 pub(crate) const LONGEST: Duration = Duration::from_millis(800);
-/// An assignment of which nothing can be sent yet is confirmed after this long.
+/// Time after which an assignment is confirmed of which nothing can be sent yet.
 const SOON: Duration = Duration::from_millis(5);
 
 /// The heartbeats of one flow.

@@ -1,6 +1,6 @@
 //! The next symbol to send under a list from the receiver (docs/decisions/0025).
 //!
-//! A list is absolute and is worked off in its order. What was sent of a block under an attempt is remembered while the
+//! A list is absolute and is worked off in its order. Symbols sent of a block under an attempt are remembered while the
 //! block stays listed under it, so a list that is repeated or extended sends nothing twice; a higher attempt asks for
 //! the same symbols anew. What is no longer listed is no longer wanted, and forgotten.
 //!
@@ -31,7 +31,7 @@ pub(super) struct Listed {
     first_undecoded: u32,
     /// Blocks that an ACK said are decoded, under the list in force.
     decoded: BTreeSet<u32>,
-    /// What was sent, by block and attempt.
+    /// Symbols that were sent, by block and attempt.
     sent: BTreeMap<(u32, u8), EsiSet>,
     /// The next pieces with something to send, in order.
     open: VecDeque<Piece>,
@@ -121,7 +121,7 @@ impl Listed {
 
     /// An ACK that was made under the list in force says that this block is decoded.
     pub(super) fn decoded(&mut self, block: u32) {
-        // What is neither open nor sent is not worth remembering: so the set is bounded by both.
+        // Symbols of blocks that are neither open nor sent are not worth remembering: so the set is bounded by both.
         let known = self.sent.range((block, 0)..=(block, u8::MAX)).next().is_some();
         if block >= self.first_undecoded && known && self.decoded.insert(block) {
             self.open.retain(|p| p.block != block);

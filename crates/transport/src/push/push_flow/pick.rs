@@ -1,4 +1,4 @@
-//! What either rule of assignment has a flow send.
+//! Choice of the next symbol of a flow, under either rule of assignment.
 
 use headwater_units::{BlockIndex, SymbolId};
 

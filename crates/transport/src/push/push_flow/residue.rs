@@ -2,8 +2,8 @@
 //!
 //! While fewer packets of a block are in flight than the receiver still wants of it from this source, the block is
 //! served, lost symbols first; then the next block is, so that about one bandwidth-delay product of needless symbols is
-//! not sent while a block waits to be confirmed. What is still wanted is in the ACKs; before the first it is
-//! ceil((K + 2) / M) (footnote 1).
+//! not sent while a block waits to be confirmed. The number of symbols still wanted is in the ACKs; before the first it
+//! is ceil((K + 2) / M) (footnote 1).
 
 use std::collections::VecDeque;
 
@@ -96,7 +96,7 @@ impl Residue {
     }
 
     /// A symbol of the block arrived, in an ACK that does not say what is owed. The estimate stays above zero: only the
-    /// receiver ends a block, and one more symbol makes it say so again.
+    /// receiver ends a block, and one more symbol makes it repeat that.
     pub(super) fn delivered(&mut self, block: u32) {
         if let Some(open) = self.get_mut(block) {
             open.owed = open.owed.saturating_sub(1).max(1);

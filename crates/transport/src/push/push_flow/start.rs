@@ -11,13 +11,13 @@ use super::PushFlow;
 use crate::push::first_window::{MOST, first_window};
 use headwater_flow::Shared;
 
-/// Up to so many first windows a task is small.
+/// Most first windows of a small task.
 const FEW: f64 = 16.0;
 
 /// The first window of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FirstWindow {
-    /// What the controller knew of the path, until a round trip is measured.
+    /// The controller's facts about the path, until a round trip is measured.
     start: Option<Start>,
     /// Packets below this one are of it; where levels are served, they go before others.
     below: PacketNumber,

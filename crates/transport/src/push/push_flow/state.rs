@@ -20,7 +20,7 @@ pub(super) struct Assigned {
     pub(super) receive_window: u32,
 }
 
-/// Who paused it.
+/// Reason of a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
     Controller,
@@ -58,7 +58,7 @@ impl State {
         *self = State::Paused { by, assigned: self.assigned() };
     }
 
-    /// Whoever paused it does so no longer. False if it did not.
+    /// Ends one reason of the pause. False if it was not one.
     pub(super) fn resume(&mut self, who: By) -> bool {
         let State::Paused { by, assigned } = self else { return false };
         match (*by, who) {

@@ -1,4 +1,4 @@
-//! What there is to send: work, the blocks that it comes from, and whether these are there in time.
+//! Supply of a flow: its work, the blocks that it comes from, and whether these are there in time.
 
 use headwater_units::{
     BlockIndex, Duration, Esi, FlowId, Geometry, PacketNumber, Packets, SymbolId, Symbols, Time,
@@ -111,7 +111,7 @@ impl Supply {
         }
     }
 
-    /// What an ACK says of blocks; `newest`: no later one has been seen.
+    /// Handles the ACK's part about blocks; `newest`: no later one has been seen.
     #[inline]
     pub(super) fn on_ack(
         &mut self,

@@ -20,7 +20,7 @@ pub(super) struct Timers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tail {
     Unprobed,
-    /// It was, or that would be of no use; so many packets of the probe have yet to leave.
+    /// It was, or that would be of no use; some packets of the probe have yet to leave.
     Probed {
         due: u8,
     },
@@ -92,9 +92,9 @@ impl Timers {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Challenge {
     pub(super) said_at: Time,
-    /// How often it was said again.
+    /// Number of repetitions.
     pub(super) repeats: u32,
-    /// From a challenge to its answer, where it was said once.
+    /// From a challenge to its answer, where it was sent once.
     pub(super) rtt: Option<Duration>,
 }
 
@@ -109,7 +109,7 @@ impl Challenge {
         }
     }
 
-    /// Said again after a probe timeout, then after twice as long, and so on.
+    /// Repeated after a probe timeout, then after twice as long, and so on.
     pub(super) fn repeat_at(&self, rtt: &Rtt) -> Time {
         self.said_at + rtt.pto() * (1 << self.repeats.min(16))
     }

@@ -76,8 +76,8 @@ impl Work {
         true
     }
 
-    /// What the ACK says of single blocks. `delivered` are the blocks of the packets that it newly acknowledged;
-    /// `newest` is whether no later one has been seen.
+    /// Handles the ACK's entries about single blocks. `delivered` are the blocks of the packets that it newly
+    /// acknowledged; `newest` is whether no later one has been seen.
     pub(super) fn on_ack(&mut self, ack: &Ack, newest: bool, delivered: impl Iterator<Item = BlockIndex>) {
         match &mut self.rule {
             Rule::Unassigned => {}

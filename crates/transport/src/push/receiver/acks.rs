@@ -35,7 +35,7 @@ pub(super) struct Acks {
     waiting_since: Option<Time>,
     interval: u8,
     at_once: bool,
-    /// Since when so many are unacknowledged as the source wants acknowledged, or one that it wants at once.
+    /// Since when as many are unacknowledged as the source wants acknowledged, or one that it wants at once.
     wanted_since: Option<Time>,
     /// Blocks touched since the last ACK.
     pub(super) touched: Vec<BlockIndex>,

@@ -11,8 +11,8 @@ use crate::ReceiverEvent;
 use crate::push::LOOK_AHEAD;
 use headwater_flow::task::outbox::Outbox;
 
-/// Of so many arrivals lately the flows' parts are taken, when it is estimated what each still owes of a block: one to
-/// two blocks of a thousand symbols.
+/// Number of recent arrivals of which the flows' parts are taken, when it is estimated what each still owes of a block:
+/// one to two blocks of a thousand symbols.
 pub(super) const RECENT: u32 = 1024;
 
 impl Receiver {
@@ -28,7 +28,7 @@ impl Receiver {
         };
         if flow.path.is_some_and(|known| known != path) && !datagram.body.is_trimmed() {
             // The key says that it is the source; the address it sends from is its own affair. A header alone may be an
-            // old one, said again by anybody.
+            // old one, repeated by anybody.
             flow.path = Some(path);
         }
         flow.silence.heard = true;
@@ -80,8 +80,9 @@ impl Receiver {
                 self.inflow.recent += 1;
             }
             SpreadRule::Equal => {
-                // Sources go through the blocks by themselves, and what one sends nobody else has: there is room for all
-                // that they look ahead. What is still too early is not acknowledged, so that it comes again.
+                // Sources go through the blocks by themselves, and what one sends nobody else has: there is room for
+                // all that they look ahead. A symbol that is still too early is not acknowledged, so that it comes
+                // again.
                 blocks.open_through(block, || open_blocks().max(LOOK_AHEAD));
                 if !blocks.is_open(block) && blocks.is_too_early(block) {
                     self.stats.useless += 1;
@@ -128,7 +129,7 @@ impl Receiver {
         self.acknowledge_symbol(now, id);
     }
 
-    /// What a symbol makes due at once, so that a poll need not look for it among all flows.
+    /// Sends at once the ACK that a symbol makes due, so that a poll need not look for it among all flows.
     fn acknowledge_symbol(&mut self, now: Time, id: FlowId) {
         let inflow = self.inflow();
         let Receiver { blocks: Some(blocks), flows, outbox, rule, ack_waits, .. } = self else { return };
@@ -179,7 +180,8 @@ fn acknowledge(
     let Some(path) = flow.path else { return };
     let first = blocks.first_undecoded();
     let Some(mut ack) = flow.acks.take(now, first) else { return };
-    // What is wanted next, also if nothing of it came from this source: else it learns that a whole queue too late.
+    // The source learns what is wanted next, also if nothing of it came from this source: else it learns that a whole
+    // queue too late.
     if rule == SpreadRule::Residue {
         flow.acks.touch(first);
     }

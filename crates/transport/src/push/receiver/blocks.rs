@@ -1,4 +1,4 @@
-//! Which symbols were asked for and of whom, and which of nobody yet; the ledger says what has arrived.
+//! Which symbols were asked for and of which source, and which of nobody yet; the ledger says what has arrived.
 //!
 //! ```text
 //!   untouched --open--> asked for (a share of a flow) --arrives--> here --enough--> decoding --verified--> done
@@ -26,7 +26,7 @@ pub(super) struct Share {
     missing: u32,
 }
 
-/// What was asked for of a block in reception.
+/// Requests for a block in reception.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) shares: Vec<Share>,
@@ -40,7 +40,7 @@ pub(super) struct Asked {
 /// A block in reception.
 pub(super) type Block = ledger::Block<Asked>;
 
-/// What became of an arrival.
+/// Result of an arrival.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
     /// Not wanted: here already, decoded, or never asked for.
@@ -82,7 +82,7 @@ impl Blocks {
             }
             let block = *number;
             let runs = match missing_runs(here, &(0..here.source_symbols())) {
-                // What decoding turned out to need beyond them.
+                // The symbols that decoding turned out to need beyond them.
                 none if none.is_empty() => vec![asked.fresh_repair(here.missing())],
                 runs => runs,
             };
@@ -91,12 +91,12 @@ impl Blocks {
         blocks
     }
 
-    /// What another transport goes on with.
+    /// State for another transport that goes on with the object.
     pub(super) fn into_ledger(self) -> Ledger<()> {
         self.ledger.map(|_| ())
     }
 
-    /// The blocks that were not opened come in so many stripes from now on, each in its order.
+    /// The blocks that were not opened come in `of` stripes from now on, each in its order.
     pub(super) fn set_stripes(&mut self, of: u8) {
         let first = self.ledger.first_undone().0;
         self.fresh = (0..of).map(|index| Stripe::new(index, of).first_from(first)).collect();
@@ -213,7 +213,7 @@ impl Blocks {
         if refused || !here.insert(esi) {
             return Arrival::Useless;
         }
-        // Who passes it on has not verified it, unless it was asked again.
+        // A host that passes it on has not verified it, unless it was asked again.
         let hearsay = relays && here.attempts() == 0;
         here.trial.on_symbol(flow, node, hearsay);
         if rule == SpreadRule::Equal {
@@ -235,8 +235,8 @@ impl Blocks {
         Arrival::Complete
     }
 
-    /// The block is verified and kept. Returns who took part when it failed before, but not now that it came right:
-    /// whom that makes suspicious.
+    /// The block is verified and kept. Returns the sources that took part when it failed before, but not now that it
+    /// came right: that makes them suspicious.
     pub(super) fn finish(&mut self, block: BlockIndex) -> BTreeSet<NodeId> {
         let finished = self.ledger.find(block.0).and_then(|place| self.ledger.finish(place));
         let Some(finished) = finished else { return BTreeSet::new() };
@@ -441,7 +441,7 @@ impl Blocks {
             && !self.ledger.is_done(block.0)
     }
 
-    /// What a source still owes of a block.
+    /// Number of symbols that a source still owes of a block.
     ///
     /// With the residue rule its part of what is missing (PPUSH §III-A, footnote 1: u - v + 2). The footnote's estimate is
     /// an equal part for each of N sources. Here it is the part that the source had in the arrivals lately: otherwise a
@@ -485,7 +485,7 @@ pub(super) struct Inflow {
 }
 
 impl Inflow {
-    /// A flow's part of so many symbols, at least one; equal parts as long as little has come.
+    /// A flow's part of `symbols` symbols, at least one; equal parts as long as little has come.
     fn part_of(self, symbols: u32, flow: &Flow) -> u64 {
         let own = u64::from(flow.recent) + 1;
         let all = u64::from(self.recent) + u64::from(self.flows.max(1));

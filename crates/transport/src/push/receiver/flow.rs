@@ -16,14 +16,15 @@ use super::rate::Rate;
 use crate::push::push_flow::LONGEST_HEARTBEAT;
 use headwater_flow::task::close_handshake::Stand;
 
-/// A flow that never answered is asked again after this long, doubled each time.
+/// Time after which a flow that never answered is asked again, doubled each time.
 const FIRST_RETRY: Duration = Duration::from_millis(30);
 const LAST_RETRY: Duration = Duration::from_secs(1);
-/// A flow without a list that has brought nothing for so long is asked again.
+/// Time after which a flow without a list that has brought nothing is asked again.
 const LONG_SILENCE: Duration = Duration::from_secs(1);
-/// A revocation without work left is repeated this often without an echo; the source then finds out by being useless.
+/// Number of repetitions of a revocation without work left that is not echoed; the source then finds out by being
+/// useless.
 const REPEATS_WITHOUT_WORK: u32 = 3;
-/// A silent flow is tried again after this long, then twice as long, up to eight times.
+/// Time after which a silent flow is tried again, then twice as long, up to eight times.
 const REVIVAL: Duration = Duration::from_secs(1);
 
 /// State of one flow.
@@ -52,22 +53,22 @@ pub(super) struct Assigning {
     /// The newest.
     pub(super) version: u32,
     told: Told,
-    /// When it is said again.
+    /// When it is repeated.
     pub(super) retry_at: Option<Time>,
     /// From sending an assignment to the first symbol that follows it; includes every queue on the way.
     pub(super) turnaround: Option<Duration>,
 }
 
-/// Whether the newest assignment was said.
+/// Whether the newest assignment was sent.
 #[derive(Clone, Copy, Debug)]
 enum Told {
     /// It has changed since.
     Changed,
-    /// So often again. Where it was said but once, `at` is when, until its echo comes.
+    /// Number of further times to send it. When it was sent but once, `at` is the time of that, until its echo comes.
     Said { at: Option<Time>, repeats: u32 },
 }
 
-/// What it was asked for.
+/// Requests to it.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     /// Blocks that this flow has shares of, in the order in which it was asked; may name finished ones.
@@ -130,7 +131,7 @@ impl Flow {
         self.stand.is_live()
     }
 
-    /// It is asked for so many more symbols of a block.
+    /// It is asked for `symbols` more symbols of a block.
     pub(super) fn give(&mut self, block: BlockIndex, symbols: u32) {
         if !self.asked.order.contains(&block) {
             self.asked.order.push_back(block);
@@ -233,7 +234,7 @@ impl Silence {
         self.revive_at.is_some()
     }
 
-    /// Whether nothing has come for so long, or for four heartbeats of a source that waits itself.
+    /// Whether nothing has come for the time `limit`, or for four heartbeats of a source that waits itself.
     pub(super) fn is_longer_than(&self, limit: Duration, now: Time) -> bool {
         let limit = self.heartbeats.map_or(limit, |interval| limit.max(interval * 4));
         self.expecting_since.is_some_and(|since| now.since(since) > limit)

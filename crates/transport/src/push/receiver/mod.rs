@@ -6,10 +6,10 @@
 //!                            +--- a path is too narrow ---> every flow ended; cut anew, Preparing   (see `narrow`)
 //! ```
 //!
-//! Binds the flows that the controller grants, acknowledges every symbol to its source, and ends every flow when all blocks are
-//! verified. Which source sends what is planned in `spread`, and what was asked of whom is kept in `blocks`. Knows nothing of the
-//! controller: the fetch that it is a side of speaks to that ([`crate::receiver`]), and says with each poll whether a task is
-//! running; while none is, sources are not asked for anything.
+//! Binds the flows that the controller grants, acknowledges every symbol to its source, and ends every flow when all
+//! blocks are verified. `spread` plans which source sends what, and `blocks` keeps the requests to each. Knows nothing
+//! of the controller: the fetch that it is a side of speaks to that ([`crate::receiver`]), and says with each poll
+//! whether a task is running; while none is, sources are not asked for anything.
 //!
 //! Differs from the paper: with the default rule the receiver lists what each source should send, by measured rate
 //! (docs/decisions/0025), so that blocks rarely need decoding; the paper's residue classes remain as a rule.
@@ -45,14 +45,14 @@ use stripes::{Stripe, Stripes};
 pub(crate) struct Receiver {
     config: ReceiverConfig,
     geometry: Geometry,
-    /// What is wanted and what is here; none before the driver has said so.
+    /// Wanted and arrived blocks; none before the driver has named them.
     blocks: Option<Blocks>,
     flows: SortedMap<FlowId, Flow>,
     /// In force: the listed one replaces any other once a block failed its hash.
     rule: SpreadRule,
     /// In an overlay.
     stripes: Option<Stripes>,
-    /// And what each source may have in flight.
+    /// Packets that each source may have in flight.
     window_each: Option<u32>,
     outbox: Outbox,
     /// Before this moment nothing is due: a poll costs one comparison. Every input but a plain symbol resets it.
@@ -78,8 +78,8 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver of an object that is cut like this. `by_stripes`: of an overlay, where each source brings one and has so many packets in
-    /// flight.
+    /// A receiver of an object that is cut like this. `by_stripes`: of an overlay, where each source brings one and has
+    /// this many packets in flight.
     pub(crate) fn new(
         fetch: FetchId,
         config: ReceiverConfig,
@@ -162,7 +162,7 @@ impl Receiver {
         self.plan_soon = true;
     }
 
-    /// The object comes in so many stripes from now on.
+    /// The object comes in `of` stripes from now on.
     fn set_stripes(&mut self, of: u8) {
         let stripes = Stripes::new(of);
         self.blocks.iter_mut().for_each(|blocks| blocks.set_stripes(stripes.of()));
@@ -281,7 +281,7 @@ impl Receiver {
         self.finish(now, FinReason::Done);
     }
 
-    /// Gives up, and says so.
+    /// Gives up, and tells the driver.
     pub(crate) fn fail(&mut self, now: Time, failure: ReceiverFailure) {
         if !self.over {
             self.outbox.event(ReceiverEvent::Failed(failure));

@@ -21,7 +21,7 @@ use super::{Flow, Receiver};
 const LEAST_ROOM: u16 = 548 - SYMBOL_OVERHEAD as u16;
 
 impl Receiver {
-    /// A probe has arrived: say so, and hear what it says.
+    /// A probe has arrived: confirm it, and take in what it says.
     pub(super) fn on_probe(&mut self, path: PathId, flow: FlowId, probe: Probe) {
         let Probe { number, bytes, fits } = probe;
         self.outbox.send(path, flow, Body::ProbeAck(ProbeAck { number, bytes }));
@@ -46,7 +46,7 @@ impl Receiver {
     }
 }
 
-/// Bytes of symbol that a path has room for which carries so long a datagram.
+/// Bytes of symbol that a path has room for which carries datagrams of `fits` bytes.
 pub(crate) fn room_for(fits: u16) -> u16 {
     fits.saturating_sub(SYMBOL_OVERHEAD as u16).max(LEAST_ROOM)
 }

@@ -95,7 +95,7 @@ impl FetchSide for Receiver {
     fn progress(&mut self, now: Time) -> Progress {
         let symbol = u64::from(self.geometry.symbol_size());
         let (blocks, rule) = (&self.blocks, self.rule);
-        // Whoever brings a stripe is waited for even when it is asked for nothing any more: it is to be replaced.
+        // A source that brings a stripe is waited for even when it is asked for nothing any more: it is to be replaced.
         let is_lost = |flow: &Flow| self.stripes.is_some() && flow.silence.is_silent();
         let expects = |flow: &Flow| is_lost(flow) || blocks.as_ref().is_some_and(|b| b.expects(flow, rule));
         let view = |f: &mut Flow| FlowView {

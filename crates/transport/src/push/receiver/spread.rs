@@ -2,8 +2,8 @@
 //!
 //! Every flow is kept supplied for two turnarounds and a bit, with whole blocks while there are plenty, so that most
 //! blocks come from one source and need no decoding. When little is left, the rest is cut so that all flows end
-//! together; a flow that runs dry takes unsent work off the end of a slower one's list; and where nothing unsent is left
-//! it sends repair symbols of the blocks that are late. What a silent flow owed goes to the others.
+//! together; a flow that runs dry takes unsent work off the end of a slower one's list; and where nothing unsent is
+//! left it sends repair symbols of the blocks that are late. The symbols that a silent flow owed go to the others.
 
 use headwater_units::{BlockIndex, Duration, FlowId, Time};
 use headwater_wire::{MAX_WORK, Work};
@@ -14,7 +14,7 @@ use super::flow::Flow;
 use super::stripes::{Pace, Stripe};
 use crate::ReceiverEvent;
 
-/// Flows are supplied at least this far ahead: a wake-up may be late by some milliseconds on a busy machine.
+/// Least time ahead for which flows are supplied: a wake-up may be late by some milliseconds on a busy machine.
 const LEAST_HORIZON: Duration = Duration::from_millis(20);
 /// Replanning is not worth it more often.
 const LEAST_INTERVAL: Duration = Duration::from_millis(2);
@@ -23,11 +23,11 @@ pub(super) const MOST_INTERVAL: Duration = Duration::from_millis(20);
 /// that it has waited. Then there is only silence to be noticed.
 const IDLE_PART: u64 = 4;
 const LONGEST_IDLE_INTERVAL: Duration = Duration::from_millis(100);
-/// A plan is made at most this often, however many symbols arrive.
+/// Least interval between plans, however many symbols arrive.
 pub(super) const RESPITE: Duration = Duration::from_micros(500);
 /// Before a turnaround is measured.
 const UNKNOWN_TURNAROUND: Duration = Duration::from_millis(20);
-/// A flow that brought nothing for four turnarounds, and at least this long, is taken for dead.
+/// Least silence after which a flow is taken for dead that brought nothing for four turnarounds.
 const LEAST_SILENCE: Duration = Duration::from_millis(150);
 /// One of an overlay that waits says after 100 ms that it lives; what comes after that, [`super::flow::Silence::is_longer_than`] knows.
 const STRIPE_SILENCE: Duration = Duration::from_millis(400);
@@ -81,7 +81,7 @@ struct Giving<'a> {
 }
 
 impl Giving<'_> {
-    /// Gives a flow unassigned work of a stripe until it has so many symbols outstanding.
+    /// Gives a flow unassigned work of a stripe until it has `target` symbols outstanding.
     fn give(&mut self, flow: &mut Flow, target: u64, split: bool, stripe: Stripe) {
         while flow.asked.outstanding + u64::from(LEAST_PIECE) / 2 < target
             || flow.asked.outstanding == 0 && target > 0
@@ -299,7 +299,8 @@ impl Receiver {
             }
         }
         let (slow, fast) = (&self.flows[&late.0], &self.flows[&early.0]);
-        // What the slow flow has in flight, or will have by the time it hears of this, cannot be taken back.
+        // The packets that the slow flow has in flight, or will have by the time it hears of this, cannot be taken
+        // back.
         let in_flight = late.1 * turnaround(slow).as_secs_f64() * 1.25;
         let (owed, helper) = (slow.asked.outstanding as f64, fast.asked.outstanding as f64);
         let surplus = (owed * early.1 - helper * late.1) / (late.1 + early.1);

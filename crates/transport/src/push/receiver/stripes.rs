@@ -6,16 +6,17 @@
 //!     ^                                                     |                                        | for long: by the next one
 //!     `-------------- another source has it ----------------+----------------------------------------'
 //! ```
-//! Whoever brings another stripe has all blocks too, but perhaps by way of this very host. So a stripe is adopted only if the
-//! controller finds nobody else in time, and by one after the other.
+//! Sources of other stripes have all blocks too, but perhaps by way of this very host. So a stripe is adopted only if
+//! the controller finds nobody else in time, and by one after the other.
 
 use headwater_units::{Duration, FlowId, Time};
 
-/// The controller has so long to find another source of a stripe; and whoever has adopted it, to bring something.
+/// Time for the controller to find another source of a stripe; and for a source that has adopted it, to bring
+/// something.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// A flow that brings less than this part of what is due is slow.
 const SLOW: f64 = 0.5;
-/// Nothing has come for so long: all that owe something are behind.
+/// Time without any arrival after which all that owe something are behind.
 const STANDSTILL: Duration = Duration::from_secs(1);
 
 /// The blocks of one stripe.
@@ -29,7 +30,7 @@ impl Stripe {
     /// All blocks: without an overlay there is but one.
     pub(super) const ALL: Stripe = Stripe { index: 0, of: 1 };
 
-    /// One of so many.
+    /// The stripe `index` of `of`.
     pub(super) fn new(index: u8, of: u8) -> Self {
         Stripe { index: u32::from(index), of: u32::from(of.max(1)) }
     }
@@ -56,7 +57,7 @@ impl Stripe {
     }
 }
 
-/// Who brings which stripe.
+/// The source of each stripe.
 #[derive(Debug)]
 pub(super) struct Stripes {
     of: u8,
@@ -114,8 +115,9 @@ impl Stripes {
         before.into_iter().filter(|it| !self.adopted.contains(it)).collect()
     }
 
-    /// Compares the flows that can be asked; a block has at most so many symbols. Those that are ahead have nothing more to bring before
-    /// the stripe that is behind comes on. One that is behind, but catches up, brings as much as its stripe is of all, or more.
+    /// Compares the flows that can be asked; a block has at most `block` symbols. Those that are ahead have nothing
+    /// more to bring before the stripe that is behind comes on. One that is behind, but catches up, brings as much as
+    /// its stripe is of all, or more.
     pub(super) fn compare(&mut self, now: Time, last_useful: Time, flows: &[Pace], block: u64) {
         self.peak = self.peak.max(flows.iter().map(|pace| pace.rate).sum());
         let due = self.peak / f64::from(self.of);

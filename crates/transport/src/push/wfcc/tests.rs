@@ -241,7 +241,7 @@ fn the_circuit_breaker_holds_the_window_until_an_interval_is_good() {
     assert!(!w.tripped() && w.in_slow_start());
 }
 
-/// What a shared bottleneck showed over the second half of a run.
+/// Measurements of a shared bottleneck over the second half of a run.
 #[derive(Debug)]
 struct Shared {
     delivered: Vec<u64>,

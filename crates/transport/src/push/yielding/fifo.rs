@@ -161,7 +161,7 @@ impl Flow {
     }
 }
 
-/// What happens next on the path of a packet of a flow.
+/// Next step on the path of a packet of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     /// The link is done with it.
@@ -177,7 +177,7 @@ enum Step {
 pub(super) fn run(fifo: Fifo, flows: &mut [Flow], until: Time) {
     let mut agenda: BTreeSet<(Time, Step, usize, u64)> = BTreeSet::new();
     let (mut waiting, mut free_at) = (0, Time::ZERO);
-    // Who comes first is drawn, by a rule that repeats itself: senders in step would always hit the same one.
+    // The first sender is drawn, by a rule that repeats itself: senders in step would always hit the same one.
     let mut drawn = 1_u64;
     let mut jitter = move || {
         drawn = drawn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -166,7 +166,7 @@ fn target_and_gain_follow_the_empty_path_within_bounds() {
 
 // ---- on a link ------------------------------------------------------------------------------------------------------
 
-/// 100 Mbit/s in packets of 1500 bytes, and a queue that holds so many milliseconds.
+/// 100 Mbit/s in packets of 1500 bytes, and a queue that holds `depth` milliseconds.
 fn link(empty: f64, depth: f64) -> Fifo {
     Fifo { packet: ms(0.12), empty: ms(empty), depth: (depth / 0.12) as usize }
 }
@@ -178,8 +178,8 @@ fn alone(fifo: Fifo, flow: Flow) -> f64 {
     flows[0].share(fifo, at(3.0), at(15.0))
 }
 
-/// Goal: at least 0.9 of its goodput alone for TCP, whoever came first, in queues from 1 ms to 50 ms on short paths and on one of
-/// 10 ms; and it was by yielding.
+/// Goal: at least 0.9 of its goodput alone for TCP, whichever flow came first, in queues from 1 ms to 50 ms on short
+/// paths and on one of 10 ms; and it was by yielding.
 #[test]
 fn tcp_keeps_nine_tenths_in_a_fifo_whoever_came_first() {
     for (empty, depth) in

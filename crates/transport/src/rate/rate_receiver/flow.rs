@@ -14,12 +14,12 @@ use headwater_flow::task::SessionFlow;
 use headwater_flow::task::brought::Brought;
 use headwater_flow::task::close_handshake::Stand;
 
-/// The word that opens a flow is said again after this long, doubled each time up to [`LONGEST_PATIENCE`].
+/// Interval after which the word that opens a flow is repeated, doubled each time up to [`LONGEST_PATIENCE`].
 const OPENS_AGAIN: Duration = Duration::from_millis(20);
-/// A source that has been silent for so long is spoken to; doubled each time too.
+/// Silence after which a source is spoken to; doubled each time too.
 const PATIENCE: Duration = Duration::from_millis(200);
 const LONGEST_PATIENCE: Duration = Duration::from_secs(4);
-/// A group that nothing was heard of for so long does not go on, as far as one is concerned who has left it.
+/// Silence after which a group does not go on, for a receiver that has left it.
 pub(super) const GROUP_LIVES: Duration = Duration::from_millis(100);
 
 /// State of one flow.
@@ -150,7 +150,7 @@ impl Flow {
         self.doublings = (self.doublings + 1).min(8);
     }
 
-    /// What it says of the newest datagram; that it is there, if none has come.
+    /// Feedback about the newest datagram; an opening if none has come.
     pub(super) fn say(&mut self, now: Time) -> RateFeedback {
         self.said += 1;
         let lost = self.arrivals.lost();

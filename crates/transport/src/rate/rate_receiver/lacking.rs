@@ -18,7 +18,7 @@ use super::super::Repair;
 use super::LEAST_WAIT;
 use headwater_flow::task::ledger::{Here, Ledger};
 
-/// NACKs of the same are at most so many times further apart than the first two, as a power of two, and at most this far.
+/// Most doublings of the interval between NACKs of the same, and the longest interval.
 const MOST_DOUBLINGS: u32 = 10;
 const LONGEST_WAIT: Duration = Duration::from_millis(200);
 
@@ -70,8 +70,8 @@ impl Nacks {
     }
 }
 
-/// What is missing of the blocks that the source has begun, in their order; at most what a NACK holds. Of a block beyond the first
-/// `open` that are not done, nothing could be kept.
+/// Missing symbols of the blocks that the source has begun, in their order; at most as many as a NACK holds. Blocks
+/// beyond the first `open` that are not done are left out: nothing of them could be kept.
 pub(super) fn missing(
     ledger: &mut Ledger<()>,
     begun: u32,

@@ -76,7 +76,7 @@ fn asks(source: &mut Source, now: Time, flow: FlowId, name: SymbolId) {
     source.handle(now, Input::Packet(interest));
 }
 
-/// What leaves down the trees now, and what the disk is asked to do.
+/// Datagrams that leave down the trees now, and requests to the disk.
 fn happens(source: &mut Source, now: Time, reads: bool) -> (Vec<(PathId, Body)>, Vec<SourceEvent>) {
     let (mut bodies, mut events) = (Vec::new(), Vec::new());
     loop {

@@ -1,4 +1,4 @@
-//! What is to be told of a run.
+//! Figures of a run.
 
 use headwater_controller::ControllerStats;
 use headwater_units::Time;
@@ -31,7 +31,7 @@ impl Net {
         self.hosts[host].got.begun
     }
 
-    /// What the controller has counted.
+    /// Counters of the controller.
     pub(crate) fn controller(&self) -> &ControllerStats {
         self.controller.stats()
     }

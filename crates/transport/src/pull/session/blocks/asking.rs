@@ -10,9 +10,9 @@ use super::Blocks;
 use super::block::{AskedBlock, Block, FlowView, OWN_REPAIR, Run};
 use crate::pull::class_of;
 
-/// A run that is this long goes on as another one: a want counts in 16 bits.
+/// Longest run; a longer one goes on as another: a want counts in 16 bits.
 const LONGEST_RUN: u32 = 60_000;
-/// A source that has sent its part of a block goes on with one of so many next ones before it helps out with repair symbols.
+/// Number of next blocks of which a source sends its part before it helps out with repair symbols of the first.
 const PARTS_AHEAD: usize = 2;
 
 impl Blocks {
@@ -59,8 +59,8 @@ impl Blocks {
         Some(BlockIndex(block))
     }
 
-    /// A flow is asked to push so many symbols, of two blocks at most: a pull names no more. Returns how many it can be, and of which
-    /// block the last is.
+    /// Asks a flow to push the symbols of a window, of two blocks at most: a pull names no more. Returns how many it
+    /// can be, and of which block the last is.
     pub(in crate::pull::session) fn assign_window(
         &mut self,
         place: usize,
@@ -160,8 +160,8 @@ impl Blocks {
         asked.runs[place] = Run { start, stride, ..Run::default() };
     }
 
-    /// A symbol that came to a group, whoever of it had asked: the source's run has gone at least so far. To a member that the others
-    /// are ahead of, asking for less of it brings nothing.
+    /// A symbol that came to a group, whichever member had asked: the source's run has gone at least that far. To a
+    /// member that the others are ahead of, asking for less of it brings nothing.
     pub(in crate::pull::session) fn catch_up(&mut self, place: usize, symbol: SymbolId) {
         let Some(at) = self.ledger.find(symbol.block.0).filter(|&at| self.ledger[at].here.is_filling())
         else {
@@ -189,8 +189,8 @@ impl Blocks {
         }
     }
 
-    /// What to tell a source: the oldest block of which something is coming, and the one that it is asked for now, or else the
-    /// newest.
+    /// Wants to tell a source: for the oldest block of which something is coming, and for the one that it is asked for
+    /// now, or else the newest.
     pub(in crate::pull::session) fn wants(&mut self, place: usize, asked: BlockIndex) -> [Option<Want>; 2] {
         let it = &mut self.places[place];
         if it.told == asked.0 && it.oldest == asked.0 && it.newest == asked.0 {

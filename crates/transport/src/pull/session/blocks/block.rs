@@ -1,4 +1,4 @@
-//! What each flow was asked for of an open block.
+//! Requests to each flow for an open block.
 
 use headwater_units::{FlowId, NodeId, SymbolId};
 
@@ -37,12 +37,12 @@ pub(super) struct FlowView {
 /// A block in reception.
 pub(super) type Block = ledger::Block<Asked>;
 
-/// What was asked for of it.
+/// Requests for its symbols.
 #[derive(Debug)]
 pub(super) struct Asked {
     /// Something of it is lost, or replaced by repair symbols: it will have to be decoded.
     pub(super) lossy: bool,
-    /// What is here of it may have come by another transport.
+    /// Some of its symbols may have come by another transport.
     pub(super) begun_before: bool,
     pub(super) coming: u32,
     pub(super) runs: Vec<Run>,
@@ -50,7 +50,7 @@ pub(super) struct Asked {
     pub(super) last: usize,
 }
 
-/// What one flow was asked for of one block: start, start + stride, and so on.
+/// Request to one flow for symbols of one block: start, start + stride, and so on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Run {
     pub(super) start: u32,
@@ -93,7 +93,7 @@ impl Asked {
     }
 }
 
-/// What is wanted of a block, and of whom.
+/// Wanted symbols of a block, and the flows to ask for them.
 pub(super) trait AskedBlock {
     /// Symbols that nobody was asked for.
     fn needs(&self) -> u32;
