@@ -7,7 +7,7 @@ use headwater_units::Duration;
 
 use super::window::Window;
 
-/// Whose rules, and what they remember.
+/// Rule of congestion avoidance, with its memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Avoidance {
     Bic(Bic),
@@ -47,7 +47,7 @@ impl Avoidance {
 pub(super) struct Bic {
     /// The window at the last loss, or less if the one before was larger; infinite while a new one is sought.
     most: f64,
-    /// What the search for a new one adds in a round trip, and up to which window it adds that.
+    /// Increase of the search for a new maximum in a round trip, and the window up to which it applies.
     step: f64,
     step_until: f64,
 }
@@ -57,7 +57,7 @@ impl Bic {
     const LOW_WINDOW: f64 = 14.0;
     /// The part of a window that a loss takes.
     const DECREASE: f64 = 0.125;
-    /// At most and at least so many packets more in a round trip.
+    /// Largest and smallest increase of the window in a round trip, in packets.
     const MAX_INCREMENT: f64 = 32.0;
     const MIN_INCREMENT: f64 = 0.01;
 

@@ -1,9 +1,9 @@
-//! What the ends of a baseline are told, and what they tell.
+//! Commands and events of the ends of a baseline.
 
 use headwater_transport::ReceiverFailure;
 use headwater_units::{Duration, FlowId, PathId};
 
-/// What the driver tells the sending end of a flow.
+/// Commands of the driver to the sending end of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SenderCommand {
     /// Send nothing more; the flow ends.
@@ -25,7 +25,7 @@ pub enum SenderCommand {
     RestartWindow,
 }
 
-/// What the sending end of a flow tells the driver.
+/// Events of the sending end of a flow for the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SenderEvent {
     /// The flow is over: forget its path.
@@ -35,10 +35,10 @@ pub enum SenderEvent {
     },
 }
 
-/// What the driver tells the receiving end of a baseline.
+/// Commands of the driver to the receiving end of a baseline.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SinkCommand {
-    /// To the receiver of one flow: stop, say so to the sender, and end with [`SinkEvent::Failed`].
+    /// To the receiver of one flow: stop, tell the sender, and end with [`SinkEvent::Failed`].
     Cancel,
     /// To a host's receiver of many flows: one more will come.
     Expect(Expect),
@@ -49,7 +49,7 @@ pub enum SinkCommand {
     },
 }
 
-/// A flow that a host's receiver is told of. Nothing is said to its sender, which begins by itself.
+/// A flow that a host's receiver is to expect. Its sender is not told, and begins by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expect {
     /// The flow.
@@ -58,13 +58,13 @@ pub struct Expect {
     pub path: PathId,
     /// Its length; [`u64::MAX`]: without end.
     pub packets: u64,
-    /// What its sender pushes before it is asked for more.
+    /// Packets that its sender pushes before it is asked for more.
     pub window: u64,
     /// Someone wants to know how far it is: [`SinkEvent::Progress`].
     pub relayed: bool,
 }
 
-/// What the receiving end of a baseline tells the driver.
+/// Events of the receiving end of a baseline for the driver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SinkEvent {
     /// From the receiver of one flow: all of it is here.

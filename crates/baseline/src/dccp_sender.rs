@@ -72,7 +72,7 @@ impl DccpSender {
             end: if packets == 0 { End::Due } else { End::Open },
             route: Route { flow, path, ecn: if ecn { Ecn::Ect0 } else { Ecn::NotEct } },
             clock: Clock::new(config.rtt),
-            // What may be out, the acknowledged packets that are not yet decided, and the reach of a vector.
+            // Packets that may be out, acknowledged ones that are not yet decided, and the reach of a vector.
             acked: BitRing::new(limit + 4 * u64::from(AckVector::SPAN)),
             stats: SenderStats::default(),
         }

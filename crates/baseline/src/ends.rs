@@ -1,4 +1,4 @@
-//! What both ends of a flow put into their packets, and how a flow is over.
+//! Common parts of both ends of a flow: the fields of their packets, and how a flow ends.
 
 use headwater_machine::{Output, Packet};
 use headwater_transport::ReceiverFailure;
@@ -7,7 +7,7 @@ use headwater_wire::{Body, Class, Datagram, Ecn, FinReason, SymbolHeader};
 
 use super::commands::{SenderEvent, SinkEvent};
 
-/// Whose packets these are and where they go.
+/// Flow of these packets, and where they go.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Route {
     pub(super) flow: FlowId,
@@ -64,7 +64,7 @@ impl End {
     }
 }
 
-/// What a receiver has yet to say besides its ACKs.
+/// State of a receiver's end: the message that it has yet to send besides its ACKs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// Packets are missing.
@@ -113,5 +113,5 @@ pub(super) fn whole_number(header: SymbolHeader, next: u64) -> u64 {
     header.expand(next.checked_sub(1).map(PacketNumber)).0
 }
 
-/// What a cancelled receiver answers.
+/// Answer of a cancelled receiver.
 pub(super) const CANCELLED: Body = Body::Fin(FinReason::Cancelled);

@@ -80,7 +80,7 @@ impl Scheme {
     pub const NDP: Scheme = Scheme::Ndp(NdpConfig { class: Class::Bulk, headroom: Bytes::ZERO });
 }
 
-/// What DCTCP may be told.
+/// Settings of DCTCP.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DctcpConfig {
     /// g, in 0..=1: weight of the newest window in the mark fraction. 1/16: RFC 8257 §4.2, PPUSH §IV-B.
@@ -96,15 +96,15 @@ impl Default for DctcpConfig {
     }
 }
 
-/// What NDP may be told.
+/// Settings of NDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NdpConfig {
     /// How its data queue. Bulk by default: NDP knows no levels (SCDP §IV-B).
     pub class: Class,
-    /// What a host leaves free of its link for each packet that it pulls. None by default, as NDP's own simulator has it:
-    /// receivers ask for all that their links carry, and receipts, pulls and headers come on top. csg-htsim's receivers pull
-    /// every wire time / 0.99, as if 15 bytes were left of 1500; its 64 bytes (`NdpPacket::ACKSIZE`) are the packet's own
-    /// header, which our 1500 bytes have in them.
+    /// Bytes of its link that a host leaves free for each packet that it pulls. None by default, as NDP's own simulator
+    /// has it: receivers ask for all that their links carry, and receipts, pulls and headers come on top. csg-htsim's
+    /// receivers pull every wire time / 0.99, as if 15 bytes were left of 1500; its 64 bytes (`NdpPacket::ACKSIZE`) are
+    /// the packet's own header, which our 1500 bytes have in them.
     pub headroom: Bytes,
 }
 
@@ -114,13 +114,13 @@ impl Default for NdpConfig {
     }
 }
 
-/// What the sending end may be told.
+/// Settings of the sending end.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SenderConfig {
     /// The rules.
     pub scheme: Scheme,
-    /// Window at the start, at least 1. 10 for TCP: RFC 6928; 3 for DCCP: RFC 3390 with 1500-byte packets (RFC 4341 §5);
-    /// PPUSH's experiments take 1. What NDP pushes before it is asked for more: 12, SCDP §IV.
+    /// Window at the start, at least 1. 10 for TCP: RFC 6928; 3 for DCCP: RFC 3390 with 1500-byte packets (RFC 4341
+    /// §5); PPUSH's experiments take 1. For NDP, the packets that it pushes before it is asked for more: 12, SCDP §IV.
     pub initial_window: Packets,
     /// Slow start ends here; without a bound if absent (RFC 5681 §3.1: "arbitrarily high").
     pub initial_threshold: Option<Packets>,
@@ -174,7 +174,7 @@ impl SenderConfig {
     }
 }
 
-/// What the receiving end may be told.
+/// Settings of the receiving end.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReceiverConfig {
     /// The rules.
@@ -200,7 +200,7 @@ fn whole(packets: Packets) -> f64 {
     }
 }
 
-/// What a sender has done, and how it stands.
+/// Counters and state of a sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SenderStats {
     /// Congestion window; while TCP recovers, with the inflation of RFC 5681 §3.2.
@@ -236,7 +236,7 @@ pub struct SenderStats {
     pub unexpected: u64,
 }
 
-/// What a receiver has seen.
+/// Counters of a receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReceiverStats {
     /// Packets of the flow that came, duplicates too.
@@ -299,7 +299,7 @@ impl Sender {
         }
     }
 
-    /// What it has done, and how it stands.
+    /// Its counters and state.
     pub fn stats(&self) -> SenderStats {
         match &self.0 {
             SenderKind::Tcp(sender) => sender.stats(),
@@ -360,7 +360,7 @@ impl Receiver {
         })
     }
 
-    /// What it has seen.
+    /// Its counters.
     pub fn stats(&self) -> ReceiverStats {
         match &self.0 {
             ReceiverKind::Tcp(receiver) => receiver.stats(),

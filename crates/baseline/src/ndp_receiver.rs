@@ -4,12 +4,13 @@
 //!   packet, or its header --> receipt at once
 //!                        \--> one more pull, if more is missing than is coming --> the host's pull queue --> pull
 //! ```
-//! What is coming is the first window and every pull, less what came of them, whole or trimmed: so a flow of n packets is
-//! asked for n less its first window, and once more for every header. A pull that is due when its packet comes travels
-//! with the receipt.
+//! The number of packets still coming is the first window and every pull, less the packets that came of them, whole or
+//! trimmed: so a flow of n packets is asked for n less its first window, and once more for every header. A pull that is
+//! due when its packet comes travels with the receipt.
 //!
-//! A flow that is incomplete, has no pull waiting and has heard nothing for [`PullReceiverConfig::silence`] is asked for one
-//! packet more, and again after twice that time: its last pulls may be lost. What else is lost the sender finds out.
+//! A flow that is incomplete, has no pull waiting and has heard nothing for [`PullReceiverConfig::silence`] is asked
+//! for one packet more, and again after twice that time: its last pulls may be lost. The sender finds out about other
+//! losses.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,17 +25,17 @@ use super::commands::{Expect, SinkCommand, SinkEvent};
 use super::ends::{CANCELLED, Route, whole_number};
 use super::{ReceiverStats, SenderConfig, whole};
 
-/// A silent flow's next question waits at most so many times longer than its first, as a power of two.
+/// Most doublings of the wait between questions to a silent flow.
 const MOST_DOUBLINGS: u32 = 8;
 
-/// What a host's receiver may be told.
+/// Settings of a host's receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PullReceiverConfig {
     /// Packets further ahead of a gap than this are refused; not less than the senders'.
     pub window_limit: Packets,
     /// How fast it pulls.
     pub pull: PullConfig,
-    /// After so long without a packet it asks again. Twice the least timeout of a sender, which should go first.
+    /// Time without a packet after which it asks again. Twice the least timeout of a sender, which should go first.
     pub silence: Duration,
 }
 
@@ -112,7 +113,7 @@ impl PullReceiver {
         }
     }
 
-    /// What it has seen of a flow that it was told of.
+    /// Counters of a flow that it was told of.
     pub fn flow(&self, flow: FlowId) -> Option<ReceiverStats> {
         let session = &self.sessions[*self.flows.get(&flow)? as usize];
         Some(ReceiverStats { distinct: session.distinct(), next: session.next, ..session.stats })
@@ -260,7 +261,7 @@ impl PullReceiver {
             } else if due <= now {
                 session.heard = now;
                 session.doublings = (session.doublings + 1).min(MOST_DOUBLINGS);
-                // What was thought to be coming may be; one more packet does no harm.
+                // The packet thought to be coming may be; one more packet does no harm.
                 session.coming += 1;
                 session.stats.asked_again += 1;
                 self.pulls.push(now, place, ());

@@ -28,10 +28,10 @@ use super::commands::{SenderCommand, SenderEvent};
 use super::ends::{End, Route};
 use super::{NdpConfig, SenderConfig, SenderStats, whole};
 
-/// A packet is sent again after so many timeouts at the latest, whatever else is heard.
+/// Number of timeouts after which a packet is sent again at the latest, whatever else is heard.
 const MOST_TIMEOUTS: u64 = 4;
 
-/// What became of a packet that was sent.
+/// State of a packet that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sent {
     /// It left then, and nothing is known of it.

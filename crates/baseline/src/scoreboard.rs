@@ -1,4 +1,5 @@
-//! What a sender knows of its packets by selective acknowledgments, and what of them is lost (RFC 2018, RFC 6675).
+//! A sender's knowledge of its packets by selective acknowledgments, and the packets of them that are lost (RFC 2018,
+//! RFC 6675).
 //!
 //! ```text
 //!       acked                    edge of loss              highest here      highest
@@ -18,7 +19,7 @@ const DUPLICATES: usize = 3;
 #[derive(Clone, Debug)]
 pub(super) struct Scoreboard {
     here: BitRing,
-    /// So many of them.
+    /// Number of packets that `here` holds.
     held: u64,
     /// The largest that are here, descending; their lowest is the edge of loss.
     largest: [u64; DUPLICATES],
@@ -27,7 +28,7 @@ pub(super) struct Scoreboard {
 }
 
 impl Scoreboard {
-    /// For a window of so many packets.
+    /// For a window of `limit` packets.
     pub(super) fn new(limit: u64) -> Self {
         Scoreboard { here: BitRing::new(limit + 1), held: 0, largest: [0; DUPLICATES], resent: 0 }
     }
@@ -63,7 +64,7 @@ impl Scoreboard {
         self.held > 0 && self.here.get(number)
     }
 
-    /// What is not here below this is lost.
+    /// Packets below this number that are not here are lost.
     fn edge(&self) -> u64 {
         self.largest[DUPLICATES - 1]
     }
@@ -82,12 +83,12 @@ impl Scoreboard {
     pub(super) fn pipe(&self, acked: u64, highest: u64) -> u64 {
         let missing = |from: u64, to: u64| self.here.clear_bits(from, to.max(from));
         let lost_to = self.edge().clamp(acked, highest);
-        // What is beyond the edge is not lost; what was sent again counts once more.
+        // Packets beyond the edge are not lost; those that were sent again count once more.
         missing(lost_to, highest) + missing(acked, self.resent.min(highest))
     }
 
-    /// What to send next of what was sent before: first what is lost, and, if nothing else can be sent (`at_last`), what is missing below
-    /// the largest that is here (RFC 6675 §4, NextSeg rules 1 and 3).
+    /// Packet to send next of those that were sent before: first a lost one, and, if nothing else can be sent
+    /// (`at_last`), one that is missing below the largest that is here (RFC 6675 §4, NextSeg rules 1 and 3).
     pub(super) fn next(&mut self, acked: u64, at_last: bool) -> Option<u64> {
         let to = if at_last { self.largest[0] } else { self.edge() };
         let number = (self.resent.max(acked)..to).find(|number| !self.here.get(*number))?;

@@ -13,7 +13,7 @@ use super::bits::BitRing;
 use super::commands::{SinkCommand, SinkEvent};
 use super::ends::{CANCELLED, Outcome, Route, whole_number};
 
-/// What goes back at the next poll.
+/// Answer at the next poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pending {
     Nothing,

@@ -65,7 +65,7 @@ pub(super) struct TcpSender {
     clock: Clock,
     window: Window,
     marks: Option<Marks>,
-    /// What is here above a gap, with SACK; and how many packets more may leave in a recovery.
+    /// Packets that are here above a gap, with SACK; and how many packets more may leave in a recovery.
     board: Option<Box<Scoreboard>>,
     room: u64,
     /// How the window grows behind slow start, if not as NewReno's.
@@ -80,7 +80,8 @@ pub(super) struct TcpSender {
     idle_since: Option<Time>,
     /// The window at the start.
     first_window: f64,
-    /// What had been sent when recovery or the last timeout began; no other recovery begins below it (RFC 6582 §3.2).
+    /// Packets that had been sent when recovery or the last timeout began; no other recovery begins below it (RFC 6582
+    /// §3.2).
     recover: u64,
     /// `acked` at the last timeout, to tell the first timeout of a packet from the next.
     timed_out_at: Option<u64>,
@@ -369,7 +370,7 @@ impl TcpSender {
         self.edge = self.acked.saturating_add(self.window.whole()).min(self.ready);
         if let (Some(board), Phase::Recovering { .. }) = (&self.board, self.phase) {
             let pipe = board.pipe(self.acked, self.highest);
-            // What the pipe has room for leaves by `next_to_repair`.
+            // Packets that the pipe has room for leave by `next_to_repair`.
             (self.room, self.edge) = (self.window.whole().saturating_sub(pipe), 0);
         } else {
             self.room = 0;

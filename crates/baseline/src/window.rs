@@ -51,7 +51,7 @@ impl Window {
         self.threshold = self.size;
     }
 
-    /// Grows or shrinks by so much.
+    /// Grows or shrinks by this many packets.
     pub(super) fn add(&mut self, packets: f64) {
         self.size = (self.size + packets).max(LEAST).min(self.limit);
     }

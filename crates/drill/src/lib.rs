@@ -1,12 +1,13 @@
 //! The fault drill: scenarios in which something goes wrong, run with real processes and packets on the user's own
 //! machine, each with a goal that it meets or not.
 //!
-//! A drill is an experiment file below `experiments/drill/` (their numbers give the order). Its first claim is its goal; it
-//! passes if that and all others hold, nothing of it is left on the machine, and the runs were possible at all. What
-//! runs and judges them is [`headwater_lab`]; what the engine could not do here and now is skipped with the reason.
+//! A drill is an experiment file below `experiments/drill/` (their numbers give the order). Its first claim is its
+//! goal; it passes if that and all others hold, nothing of it is left on the machine, and the runs were possible at
+//! all. [`headwater_lab`] runs and judges them; drills that the engine could not run here and now are skipped with the
+//! reason.
 //!
-//! What it does not do: say anything about a network other than the emulated one. It tries the product, this machine's kernel
-//! and its processors.
+//! Drills say nothing about a network other than the emulated one. They try the product, this machine's kernel and its
+//! processors.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -25,11 +26,11 @@ use thiserror::Error;
 /// A drill, before it is run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Drill {
-    /// What it is called: its file without number and ending.
+    /// Its name: its file without number and ending.
     pub name: String,
     /// The experiment's id.
     pub experiment: String,
-    /// What goes wrong, in a line.
+    /// The fault, in a line.
     pub title: String,
     /// The same in sentences.
     pub about: Vec<String>,
@@ -44,7 +45,7 @@ pub struct Drill {
 pub struct DrillOptions {
     /// By name or id, in any order; all if empty.
     pub names: Vec<String>,
-    /// What runs them: the netns engine, or a model to compare with.
+    /// Engine that runs them: netns, or a model to compare with.
     pub engine: Engine,
     /// No drill begins that might not be over by then.
     pub limit: Duration,
@@ -54,7 +55,7 @@ pub struct DrillOptions {
     pub commit: Option<String>,
 }
 
-/// What came of a drill.
+/// Outcome of a drill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
@@ -73,25 +74,25 @@ pub struct Finding {
     pub drill: String,
     /// The experiment's id.
     pub experiment: String,
-    /// What came of it.
+    /// Outcome.
     pub outcome: Outcome,
     /// The figure, if there is one.
     pub measured: Option<f64>,
-    /// What the figure is: `of the ideal time`.
+    /// Meaning of the figure: `of the ideal time`.
     pub of: String,
-    /// What it must be: `at most 1.1`.
+    /// Goal: `at most 1.1`.
     pub goal: String,
     /// Why it failed or was skipped.
     pub reasons: Vec<String>,
     /// Tries before it whose timing was invalid.
     pub invalid_tries: u64,
-    /// What it took, with all tries and set-up.
+    /// Duration, with all tries and set-up.
     pub seconds: f64,
     /// Where its rows and logs are.
     pub folder: Option<PathBuf>,
 }
 
-/// Whom drills tell how far they are.
+/// Listener to the progress of drills.
 pub trait DrillWatch {
     /// Number `number` of `of`, counted from 1, begins.
     fn begun(&mut self, drill: &Drill, number: usize, of: usize);
@@ -129,7 +130,7 @@ pub enum DrillError {
 /// The drills of a catalogue, in their order.
 ///
 /// # Errors
-/// What is wrong with a file.
+/// An error of a file.
 pub fn drills(catalogue: &Catalogue) -> Result<Vec<Drill>, LabError> {
     catalogue.drills().into_iter().map(|parsed| drill(&parsed?)).collect()
 }
@@ -277,7 +278,7 @@ fn blank(drill: &Drill) -> Finding {
     }
 }
 
-/// What the runs come to.
+/// Verdict on the runs.
 fn judged(drill: &Drill, run: &ExperimentRun) -> Finding {
     let mut finding =
         Finding { invalid_tries: run.invalid_tries, folder: Some(run.folder.clone()), ..blank(drill) };

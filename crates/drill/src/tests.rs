@@ -44,7 +44,7 @@ metric = { kind = "finished", schemes = ["ppush(1,1)"] }
 
 /// A made-up engine.
 struct Fake {
-    /// What each run gives, in their order: completion time, or why there is none; the first where there is no other.
+    /// Answer of each run, in their order: completion time, or why there is none; the first where there is no other.
     answers: Vec<Result<f64, ModelError>>,
     ran: AtomicUsize,
     engines: Mutex<Vec<Engine>>,

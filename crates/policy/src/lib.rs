@@ -1,10 +1,10 @@
-//! Who gets how much: pure functions from demand to plan.
+//! Bandwidth policies: pure functions from demand to plan.
 //!
-//! A [`Demand`] says which coflows want what over which links; a [`Policy`] makes a [`Plan`] of it that gives each flow its
-//! [`Share`]: a weight, a rate or a rank. A PPUSH task is a coflow whose flows draw on one pool of bytes, since any symbol
-//! from any source serves. Policies keep no state, read no clock and draw no numbers: the same demand gives the same plan, in
-//! whatever order it is listed. What a policy knows of links (capacities, ceilings) is in the policy itself, made anew
-//! when that changes.
+//! A [`Demand`] says which coflows want what over which links; a [`Policy`] makes a [`Plan`] of it that gives each flow
+//! its [`Share`]: a weight, a rate or a rank. A PPUSH task is a coflow whose flows draw on one pool of bytes, since any
+//! symbol from any source serves. Policies keep no state, read no clock and draw no numbers: the same demand gives the
+//! same plan, in whatever order it is listed. A policy's knowledge of links (capacities, ceilings) is in the policy
+//! itself, made anew when that changes.
 //!
 //! * [`theta`]: PPUSH Alg. 1, the weight of every push flow.
 //! * [`coflow`]: coflows over a matrix of ports: Varys, Aalo, Sincronia and others, and Courier around any of them.
@@ -76,9 +76,9 @@ pub struct Coflow {
     pub task: TaskId,
     /// When it began.
     pub arrival: Time,
-    /// What is left of it, over all its flows (PPUSH v); `None` if nobody knows.
+    /// Bytes left of it, over all its flows (PPUSH v); `None` if nobody knows.
     pub remaining: Option<Bytes>,
-    /// What all its flows have delivered so far.
+    /// Bytes that all its flows have delivered so far.
     pub sent: Bytes,
     /// Its flows, in any order.
     pub flows: Vec<PathedFlow>,
@@ -89,9 +89,9 @@ pub struct Coflow {
 pub struct PathedFlow {
     /// The flow.
     pub flow: FlowId,
-    /// What is left of it, where it has bytes of its own; `None` if it draws on what is left of its coflow, or nobody knows.
+    /// Bytes left of it, where it has bytes of its own; `None` if it draws on those of its coflow, or nobody knows.
     pub remaining: Option<Bytes>,
-    /// What it has delivered so far.
+    /// Bytes that it has delivered so far.
     pub sent: Bytes,
     /// From its source to its receiver.
     pub path: Path,
@@ -111,7 +111,7 @@ impl PathedFlow {
     }
 }
 
-/// What one flow gets.
+/// Share of one flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Share {
     /// Its weight among the flows that share its bottleneck.
@@ -132,7 +132,7 @@ impl Share {
     }
 }
 
-/// What a policy decides: one share per flow of the demand.
+/// Decision of a policy: one share per flow of the demand.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// Ascending by flow.
@@ -146,7 +146,7 @@ impl Plan {
         Plan { shares }
     }
 
-    /// What a flow gets, if it was in the demand.
+    /// Share of a flow, if it was in the demand.
     pub fn share(&self, flow: FlowId) -> Option<Share> {
         let place = self.shares.binary_search_by_key(&flow, |(flow, _)| *flow).ok()?;
         Some(self.shares[place].1)

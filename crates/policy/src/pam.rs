@@ -12,7 +12,7 @@
 use headwater_units::{BitRate, Bytes, Duration, Rank, Time};
 use serde::{Deserialize, Serialize};
 
-/// Who goes first (PAM Table I).
+/// Order of transfers (PAM Table I).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
     /// Row 1, SRSF: smallest remaining size times number of receivers, for short completion times on average.
@@ -28,7 +28,7 @@ pub enum Order {
     Stated(Rank),
 }
 
-/// What becomes of a transfer whose deadline cannot be met, even if it sends at its link's rate.
+/// Treatment of a transfer whose deadline cannot be met, even if it sends at its link's rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Late {
     /// It ranks last under [`Order::EarliestDeadline`]; the other orders take no notice.
@@ -41,13 +41,13 @@ pub enum Late {
 /// How a source ranks its transfers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ranking {
-    /// Who goes first; smallest remaining size unless stated.
+    /// Order of transfers; smallest remaining size unless stated.
     pub order: Order,
-    /// What becomes of late ones; they rank last unless stated.
+    /// Treatment of late ones; they rank last unless stated.
     pub late: Late,
 }
 
-/// What a rank is made of besides the remaining size.
+/// Quantities that make a rank besides the remaining size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
     /// When it started, since an epoch that all sources share. Starts are told apart to a 2^18th of it, at best to 1 us.
@@ -175,7 +175,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is smaller, sooner or older never ranks behind, whatever the numbers are.
+        /// Transfers that are smaller, sooner or older never rank behind, whatever the numbers are.
         #[test]
         fn ranks_keep_the_order_of_their_keys(
             mine in any::<(u64, u64, u64)>(), other in any::<(u64, u64, u64)>(), receivers in any::<u32>(), now in any::<u64>(),

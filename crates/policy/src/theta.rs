@@ -24,7 +24,7 @@ use crate::{Coflow, Demand, Plan, PlanError, Policy, Share};
 pub struct Bounds {
     /// θ-: what a flow without a token gets. In (0, 1]; 0.5 by Eq. 21.
     pub floor: Theta,
-    /// What a flow with a token gets while no link on its path has a known ceiling.
+    /// Theta of a flow with a token while no link on its path has a known ceiling.
     pub unmeasured: Theta,
     /// θ+ of every link: the most that all weights on it may sum up to; `None` while it is not known.
     pub ceilings: BTreeMap<LinkId, Option<Theta>>,
@@ -122,7 +122,7 @@ fn sized(demand: &Demand) -> Result<Vec<(Bytes, &Coflow)>, PlanError> {
     demand.coflows.iter().map(|coflow| Ok((sized(coflow)?, coflow))).collect()
 }
 
-/// What lines 3 and 4 keep of a link.
+/// State that lines 3 and 4 keep of a link.
 #[derive(Default)]
 struct Traffic {
     /// χ: the number of flows through it.

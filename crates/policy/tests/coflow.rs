@@ -209,7 +209,7 @@ fn any_demand() -> impl Strategy<Value = PortDemand> {
     })
 }
 
-/// What a plan uses of each port: egress, then ingress.
+/// Use of each port by a plan: egress, then ingress.
 fn used(demand: &PortDemand, rates: &[f64]) -> [Vec<f64>; 2] {
     let mut used = [vec![0.0; 6], vec![0.0; 6]];
     for ((_, flow), rate) in demand.flows().zip(rates) {

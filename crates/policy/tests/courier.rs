@@ -274,7 +274,7 @@ proptest! {
                     prop_assert!((sum - whole.get()).abs() <= 1e-9 * whole.get());
                 }
             }
-            // Who waits is no more important than anybody who does not.
+            // A flow that waits is no more important than any that does not.
             let rank = |flow: &Unified| match flow.importance {
                 Importance::Rate(rate) => -rate.get(),
                 Importance::Rank(rank) => f64::from(rank.get()),

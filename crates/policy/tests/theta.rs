@@ -105,7 +105,7 @@ fn the_smallest_task_weighs_at_least_one() {
     assert_eq!((theta(&plan, 100), theta(&plan, 101), theta(&plan, 200)), (1.0, 1.0, 0.5));
 }
 
-/// What is not measured (docs/decisions/0031).
+/// Links and flows without a measurement (docs/decisions/0031).
 #[test]
 fn unknown_links_do_not_constrain_and_unmeasured_flows_stay_between_the_floor_and_two() {
     let demand = Demand { coflows: vec![coflow(1, 10, &[&[0, 1]]), coflow(2, 20, &[&[0, 1]])] };
@@ -136,7 +136,7 @@ fn what_cannot_be_planned_is_said() {
     assert_eq!(plan(&Demand::default(), &Bounds::default()), Ok(Plan::default()));
 }
 
-/// What a policy may go by where sizes are hidden: what was sent, then who came first.
+/// A policy for hidden sizes: it orders coflows by bytes sent, then by arrival.
 struct LeastSentFirst;
 
 impl Policy for LeastSentFirst {

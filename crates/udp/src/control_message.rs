@@ -26,7 +26,8 @@ pub(super) struct SendControl {
 impl SendControl {
     pub(super) const EMPTY: SendControl = SendControl { bytes: [0; SEND_SPACE], len: 0 };
 
-    /// What a message down `path` with this TOS byte says; `segment` is the size to cut it into, if at all.
+    /// Writes the control message of a datagram down `path` with this TOS byte; `segment` is the size to cut it into,
+    /// if at all.
     ///
     /// A local address of the wrong family is left out: the send then fails or leaves from another address, as if
     /// `path` had named none.
@@ -88,7 +89,7 @@ impl SendControl {
     }
 }
 
-/// What the kernel said about one received buffer.
+/// The kernel's statements about one received buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Received {
     /// The TOS or traffic class byte.

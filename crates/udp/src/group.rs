@@ -1,11 +1,11 @@
 //! Multicast groups: who takes part, and by which interface.
 //!
-//! What is sent to a group is sent by the ordinary data socket, to the [path](GroupAddr::path) of the group. Who wants to
-//! receive it opens one more socket ([`UdpPort::join`]), bound to the group's own address and port: members need no common
-//! data port, and what is for another group or for nobody never gets in. It has marks, merging and counters as every
-//! [`UdpPort`] has them; answers leave by the data socket.
+//! Datagrams to a group are sent by the ordinary data socket, to the [path](GroupAddr::path) of the group. A receiver
+//! of the group opens one more socket ([`UdpPort::join`]), bound to the group's own address and port: members need no
+//! common data port, and datagrams for another group or for nobody never get in. It has marks, merging and counters as
+//! every [`UdpPort`] has them; answers leave by the data socket.
 //!
-//! Leaving is dropping the socket. Not here: who is told which group.
+//! Leaving is dropping the socket. Not here: which node is told which group.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -8,8 +8,8 @@
 //! SendBatch::push.. -> UdpPort::flush -> kernel        kernel -> UdpPort::recv -> RecvBatch::datagrams
 //! ```
 //!
-//! What is for a multicast group comes by a port of its own ([`UdpPort::join`], [`GroupAddr`]). What a switch has trimmed
-//! may be no UDP any more in the kernel's eyes; [`TrimmedPort`] sees it all the same.
+//! Datagrams for a multicast group come by a port of their own ([`UdpPort::join`], [`GroupAddr`]). A datagram that a
+//! switch has trimmed may be no UDP any more in the kernel's eyes; [`TrimmedPort`] sees it all the same.
 //!
 //! Control messages are read and written here and not by a library: quinn-udp's 96 bytes of control space lose the
 //! TOS byte of merged IPv4 buffers (they need 112), and it cannot set DSCP beside the ECN bits. Knows nothing of

@@ -53,7 +53,7 @@ impl Default for SocketOptions {
     }
 }
 
-/// What the kernel does for many datagrams at once.
+/// Kernel services for many datagrams at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
     /// One send becomes many datagrams (UDP GSO).
@@ -144,7 +144,7 @@ impl UdpPort {
         self.local
     }
 
-    /// What the kernel does for us. Segmentation goes off for good when the first attempt shows that it is refused.
+    /// Kernel services of this port. Segmentation goes off for good when the first attempt shows that it is refused.
     pub fn offload(&self) -> Offload {
         self.offload
     }
@@ -154,7 +154,7 @@ impl UdpPort {
         self.buffer_hint.clone()
     }
 
-    /// What the kernel lets wait for us, counted its way: a packet takes more than its bytes.
+    /// Size of the receive buffer, counted the kernel's way: a packet takes more than its bytes.
     pub fn receive_buffer(&self) -> Bytes {
         let doubled = sys::option(self.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0);
         Bytes::new(u64::try_from(doubled).unwrap_or(0))

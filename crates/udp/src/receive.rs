@@ -21,7 +21,7 @@ pub struct RecvBatch {
     control_space: usize,
 }
 
-/// What one buffer holds.
+/// Content of one buffer.
 #[derive(Clone, Copy, Debug)]
 struct Filled {
     buffer: usize,
@@ -36,7 +36,7 @@ struct Filled {
 pub struct Datagram<'a> {
     /// The UDP payload; never empty. It may be changed in place, for example decrypted.
     pub bytes: &'a mut [u8],
-    /// Who sent it, and to which of our addresses.
+    /// Sender, and the address of ours that it sent to.
     pub from: PathAddr,
     /// The TOS byte (DSCP and ECN) it arrived with; `None` if the kernel did not say.
     pub tos: Option<u8>,
@@ -81,7 +81,7 @@ impl RecvBatch {
         }
     }
 
-    /// What the last [`UdpPort::recv`] brought, in order of arrival: runs of datagrams that the kernel had merged.
+    /// Datagrams of the last [`UdpPort::recv`], in order of arrival, in runs that the kernel had merged.
     pub fn runs(&mut self) -> impl Iterator<Item = Run<'_>> {
         let mut filled = self.filled.iter().peekable();
         self.data.chunks_exact_mut(BUFFER).enumerate().filter_map(move |(index, buffer)| {

@@ -60,7 +60,7 @@ struct Piece {
     control: SendControl,
 }
 
-/// What one [`UdpPort::flush`] did.
+/// Result of one [`UdpPort::flush`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Flush {
@@ -264,7 +264,7 @@ impl Group {
     }
 }
 
-/// What to do about a message that the kernel did not take.
+/// Action for a message that the kernel did not take.
 enum Verdict {
     Again,
     Blocked,

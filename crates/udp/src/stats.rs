@@ -1,4 +1,4 @@
-//! What a port counts.
+//! Counters of a port.
 
 use headwater_units::Duration;
 
@@ -81,7 +81,7 @@ impl Merging {
     pub const HIGH_RATE: u64 = 10_000;
     /// Shorter datagrams on average are mostly ACKs.
     pub const LONG: u64 = 512;
-    /// So many are needed for a verdict.
+    /// Number needed for a verdict.
     pub const ENOUGH: u64 = 1000;
 
     /// Looks at the counters, `span` after the look before.
@@ -102,7 +102,7 @@ impl Merging {
         self.datagrams
     }
 
-    /// Of these, so many per buffer; `None` until there are enough.
+    /// Datagrams per buffer of those; `None` until there are enough.
     pub fn datagrams_per_buffer(&self) -> Option<f64> {
         (self.datagrams >= Self::ENOUGH).then(|| self.datagrams as f64 / self.buffers.max(1) as f64)
     }

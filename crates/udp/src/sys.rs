@@ -1,7 +1,7 @@
 //! The system calls, each behind a safe function; all `unsafe` of the sockets is here.
 //!
-//! Slices and borrowed descriptors go in, counts and `io::Error`s come out. What the bytes mean (addresses, control
-//! messages) is safe code elsewhere.
+//! Slices and borrowed descriptors go in, counts and `io::Error`s come out. The meaning of the bytes (addresses,
+//! control messages) is left to safe code elsewhere.
 #![allow(unsafe_code)]
 
 use std::fs::File;

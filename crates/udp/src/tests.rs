@@ -35,7 +35,7 @@ fn check(bytes: &[u8], n: u32) {
     assert_eq!(bytes, expected, "datagram {n}");
 }
 
-/// What one datagram of the mixed stream looks like: runs of equal ones, with size and TOS changing between runs.
+/// Size and TOS of a datagram of the mixed stream: runs of equal ones, with size and TOS changing between runs.
 fn mixed(n: u32) -> (usize, u8) {
     let run = n / 37;
     let len = [1400, 1400, 64, 8900, 333][run as usize % 5];
@@ -145,7 +145,7 @@ fn replies_leave_from_the_address_that_was_asked() {
 const IN_NAMESPACE: &str = "HEADWATER_TEST_IN_NAMESPACE";
 
 /// Runs `test` (the name of an ignored test here) again in a network namespace of its own, after `setup` (a shell
-/// command). Says so and returns where namespaces are not allowed.
+/// command). Prints that and returns where namespaces are not allowed.
 fn in_own_namespace(test: &str, setup: &str) {
     let output = std::process::Command::new("unshare")
         .args(["--user", "--map-root-user", "--net", "sh", "-c"])

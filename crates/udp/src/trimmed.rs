@@ -1,4 +1,4 @@
-//! What switches have trimmed (header packets, SCDP §III-B), seen beside the UDP socket.
+//! Packets that switches have trimmed (header packets, SCDP §III-B), seen beside the UDP socket.
 //!
 //! A switch that trims cuts a frame to a fixed length and gives it a code point of its own. Of the headers it promises only
 //! IP's length and checksum; UDP's length is mostly that of the whole datagram still, which no UDP socket lets pass. So one
@@ -36,11 +36,12 @@ use super::control_message::{RECEIVE_SPACE, Received};
 use super::port::{RECEIVE_BUFFER, grant};
 use super::sys::{self, InMessage};
 
-/// So much of a packet is kept, in bytes from its IP header on: IPv4 with all options, UDP, and more than any header of ours.
+/// Bytes kept of a packet, from its IP header on: IPv4 with all options, UDP, and more than any header of ours.
 const SNAP: usize = 160;
 /// Packets of one [`TrimmedPort::recv`].
 const BATCH: usize = sys::CHUNK;
-/// What may wait: some thousand headers, as many as a line of 10 Gbit/s brings in a millisecond if it carries nothing else.
+/// Buffer for waiting packets: some thousand headers, as many as a line of 10 Gbit/s brings in a millisecond if it
+/// carries nothing else.
 const BUFFER: Bytes = Bytes::mib(2);
 
 /// The packet sockets of a node. Belongs to one thread.
@@ -48,7 +49,7 @@ const BUFFER: Bytes = Bytes::mib(2);
 pub struct TrimmedPort {
     sockets: ArrayVec<(Family, Socket), 2>,
     wanted: Wanted,
-    /// What the UDP socket is bound to.
+    /// Address that the UDP socket is bound to.
     local: IpAddr,
     stats: TrimmedStats,
     /// The last cumulative counts of `SO_RXQ_OVFL`.
@@ -66,13 +67,13 @@ pub struct TrimmedStats {
     pub kernel_dropped: u64,
 }
 
-/// What is left of a datagram.
+/// The rest of a datagram.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Trimmed<'a> {
     /// The beginning of its UDP payload, as far as the switch left it and at least the first 56 bytes if that is to be one of
     /// ours.
     pub bytes: &'a [u8],
-    /// Who sent it, and to which of our addresses.
+    /// Sender, and the address of ours that it sent to.
     pub from: PathAddr,
     /// The TOS byte.
     pub tos: u8,
@@ -96,7 +97,7 @@ impl Default for TrimmedBatch {
 }
 
 impl TrimmedBatch {
-    /// What the last [`TrimmedPort::recv`] brought.
+    /// Datagrams of the last [`TrimmedPort::recv`].
     pub fn datagrams(&self) -> impl Iterator<Item = Trimmed<'_>> {
         self.found.iter().map(|(buffer, found)| Trimmed {
             bytes: &self.data[buffer * SNAP..][found.payload.clone()],
@@ -183,7 +184,7 @@ impl TrimmedPort {
             let count = match sys::receive_many(socket.as_fd(), messages, data, SNAP, RECEIVE_SPACE) {
                 Ok(count) => count,
                 Err(error) => match error.raw_os_error() {
-                    // An interface that goes down says so to whoever listens on all.
+                    // An interface that goes down says so to sockets that listen on all.
                     Some(libc::EAGAIN | libc::EINTR | libc::ENETDOWN | libc::ENOBUFS | libc::ENOMEM) => 0,
                     _ => return Err(error),
                 },

@@ -43,8 +43,8 @@ impl Waker {
         }
     }
 
-    /// Forgets the wakes so far. The flag goes down after the counter: a wake in between is seen by whoever looks for
-    /// work afterwards, and the reverse order could lose one for ever.
+    /// Forgets the wakes so far. The flag goes down after the counter: a wake in between is seen by the thread that
+    /// looks for work afterwards, and the reverse order could lose one for ever.
     fn rearm(&self) {
         let _ = (&self.inner.event).read(&mut [0; 8]);
         self.inner.pending.swap(false, Ordering::AcqRel);
@@ -106,7 +106,7 @@ pub fn wait_with<'a>(
     })
 }
 
-/// Sleeps for so long whatever datagrams come, unless `waker` is used; the next [`wait`] then says so.
+/// Sleeps for the time `time` whatever datagrams come, unless `waker` is used; the next [`wait`] then says so.
 ///
 /// # Errors
 /// The kernel's; none is expected while the waker is open.

@@ -29,7 +29,7 @@ fn scheme() -> impl Strategy<Value = Scheme> {
     ]
 }
 
-/// What a peer that lies may say about packets around the newest one sent.
+/// False statements of a lying peer about packets around the newest one sent.
 #[derive(Clone, Copy, Debug)]
 enum Lie {
     Cumulative { back: i64, echo: bool },

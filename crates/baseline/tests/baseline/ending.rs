@@ -24,7 +24,7 @@ fn receiver(scheme: Scheme, packets: u64) -> Receiver {
     Receiver::new(ReceiverConfig::of(&SenderConfig::data_centre(scheme)), FLOW, PATH, packets)
 }
 
-/// What the receiver sends after this; it must then have nothing to say but `event`.
+/// Answers of the receiver to this input; its only event must be `event`.
 fn answer(receiver: &mut Receiver, input: Input<SinkCommand>, event: Option<SinkEvent>) -> Vec<Body> {
     receiver.handle(Time::ZERO, input);
     let (mut said, mut events) = (Vec::new(), Vec::new());

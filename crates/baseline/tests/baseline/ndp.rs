@@ -206,7 +206,7 @@ fn receiver_asks_again_when_its_last_pulls_were_lost() {
     net.back().faults = by_number(|nth, _| if nth < 4 { Fate::Lost } else { Fate::Arrives });
     net.there().faults = by_number(|nth, _| if (4..8).contains(&nth) { Fate::Lost } else { Fate::Arrives });
     net.finish();
-    // What the senders' own timeouts bring is lost too: it is asked for when 2 ms have passed.
+    // Packets that the senders' own timeouts bring are lost too: the packet is asked for when 2 ms have passed.
     let at = net.complete_at[0].unwrap().since(Time::ZERO);
     assert!(at > ms(2) && at < ms(2) + us(500), "{at}");
     assert_eq!(net.host().flow(FlowId(100)).unwrap().asked_again, 1);
@@ -250,7 +250,7 @@ fn lie() -> impl Strategy<Value = Lie> {
     ]
 }
 
-/// What anybody with the key may say to a host's receiver.
+/// Anything that the holder of a key may say to a host's receiver.
 #[derive(Clone, Debug)]
 enum Step {
     Data { flow: u64, number: u64, trimmed: bool },

@@ -40,8 +40,8 @@ pub(crate) fn by_number(mut faults: impl FnMut(u64, u64) -> Fate + 'static) -> F
     })
 }
 
-/// A link on which each packet takes so long, and which marks above so many packets in its queue and drops above `room`; the one on
-/// the line is not among them.
+/// A link on which each packet takes the time `each`, and which marks above `mark_above` packets in its queue and drops
+/// above `room`; the one on the line is not among them.
 pub(crate) fn queue(each: Duration, room: usize, mark_above: usize, delay: Duration) -> Link {
     Link { line: Line::Each(each), room: room + 1, mark_from: mark_above + 2, ..Link::new(delay) }
 }
@@ -151,7 +151,7 @@ impl<R: Endpoint<Command = SinkCommand, Event = SinkEvent>> Net<R> {
         self.sent[sender].iter().map(|&(_, number)| number).collect()
     }
 
-    /// Runs until nothing happens any more, or until a time, or for so many events.
+    /// Runs until nothing happens any more, or until a time, or for `steps` events.
     pub(crate) fn run(&mut self, until: Time, steps: u64) -> &mut Self {
         (0..self.machines.len()).rev().for_each(|host| self.drain(host));
         _ = (0..steps).take_while(|_| self.step(until)).count();

@@ -1,4 +1,4 @@
-//! What TCP does about loss: fast retransmit, NewReno's recovery, and the timeout.
+//! TCP's treatment of loss: fast retransmit, NewReno's recovery, and the timeout.
 
 use std::collections::BTreeSet;
 
@@ -194,7 +194,7 @@ fn a_timeout_starts_over_with_one_packet_and_keeps_half_the_flight_as_threshold(
     assert_eq!((bench.window(), bench.threshold(), bench.stats().in_flight), (1.0, 6.0, 1));
     assert_eq!(bench.pass(ms(20)), [0]);
     assert_eq!(bench.threshold(), 6.0, "the second timeout of a packet moves it no more (RFC 5681 §3.1)");
-    // What was out is sent again in slow start.
+    // Packets that were out are sent again in slow start.
     assert_eq!(bench.ack(1), [1, 2]);
     assert_eq!(bench.ack(2), [3, 4]);
     // The receiver had the rest after all: nothing of that is sent again.

@@ -18,7 +18,7 @@ const UDP: u32 = 17;
 /// Accepts `snap` bytes of what is wanted, and nothing of the rest.
 pub(super) fn program(family: Family, wanted: &Wanted, snap: usize) -> Vec<SockFilter> {
     let mut code = Vec::new();
-    // What is for another host is seen by whoever listens to everything.
+    // A socket that listens to everything also sees packets for other hosts.
     code.extend([load(BPF_B | BPF_ABS, PACKET_TYPE), Step::NoIf(BPF_JEQ, u32::from(libc::PACKET_OTHERHOST))]);
     let dscp = u32::from(wanted.dscp);
     match family {
@@ -121,7 +121,7 @@ mod tests {
 
     const SNAP: usize = 64;
 
-    /// What the kernel says, to which any datagram is a packet: a socket pair needs no privilege.
+    /// The kernel as a judge, to which any datagram is a packet: a socket pair needs no privilege.
     struct Kernel(UnixDatagram, UnixDatagram);
 
     impl Kernel {
@@ -135,7 +135,7 @@ mod tests {
         /// How much of it the filter lets pass.
         fn takes(&self, packet: &[u8]) -> Option<usize> {
             match self.0.send(packet) {
-                // What the filter refuses is refused to the sender too.
+                // A datagram that the filter refuses is refused to the sender too.
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => return None,
                 sent => sent.unwrap(),
             };
