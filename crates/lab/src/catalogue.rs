@@ -33,14 +33,14 @@ pub struct Catalogue {
 /// Something to run, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chosen {
-    /// What to run.
+    /// Experiment to run.
     pub experiment: Experiment,
     /// The claim it was chosen for, if it was.
     pub claim: Option<String>,
 }
 
 impl Catalogue {
-    /// What this binary brings along.
+    /// The catalogue that this binary brings along.
     pub fn shipped() -> Self {
         let entries = SHIPPED.iter().map(|(id, text)| ((*id).to_owned(), Cow::Borrowed(*text))).collect();
         Catalogue {
@@ -89,7 +89,7 @@ impl Catalogue {
         wanted.map(|(id, text)| Experiment::parse(id, text)).collect()
     }
 
-    /// What a word means: a file, an experiment's id or its last part, or a claim's id.
+    /// Experiments that a word means: a file, an experiment's id or its last part, or a claim's id.
     ///
     /// # Errors
     /// [`LabError::Unknown`] with what looks like it, [`LabError::Ambiguous`], or what is wrong with the file.

@@ -23,14 +23,14 @@ use super::results::{Drawn, Kind, Line};
 /// How often a run looks whether it shall stop.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What to run.
+/// Policies to run, and how.
 #[derive(Clone, Debug)]
 pub struct CoflowOptions {
     /// In this order.
     pub policies: Vec<PolicyName>,
     /// On this switch.
     pub setup: Setup,
-    /// So many at once.
+    /// Number of runs at once.
     pub threads: usize,
 }
 
@@ -51,7 +51,7 @@ pub struct CoflowLine {
     pub p99_cct_s: f64,
     /// The longest.
     pub max_cct_s: f64,
-    /// What 10 %, 20 % and so on do not exceed; the last is the longest.
+    /// Times that 10 %, 20 % and so on do not exceed; the last is the longest.
     pub deciles_s: [f64; 10],
     /// Processor time; `None` where the kernel does not say.
     pub cpu_seconds: Option<f64>,

@@ -1,4 +1,4 @@
-//! What can go wrong in the lab, in the user's words and with what to do next.
+//! Errors of the lab, in the user's words and with what to do next.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub enum LabError {
     Unknown {
         /// As typed.
         name: String,
-        /// What looks like it, the nearest first.
+        /// Similar names, the nearest first.
         near: Vec<String>,
     },
     /// Several experiments end in that name.
@@ -47,7 +47,7 @@ pub enum LabError {
     Read {
         /// Which.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A folder or file cannot be written.
@@ -57,7 +57,7 @@ pub enum LabError {
         path: PathBuf,
         /// The option that names the folder.
         option: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Another process writes there.
@@ -74,15 +74,15 @@ pub enum LabError {
     Tables {
         /// Which.
         experiment: String,
-        /// What differs.
+        /// The difference.
         source: TableError,
     },
-    /// What was stored cannot be understood.
+    /// A stored result cannot be understood.
     #[error("{} is not a file of stored results: {reason}; store it again with `lab run --store`", path.display())]
     Results {
         /// Which.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
     /// The rows of the papers cannot be understood.
@@ -96,7 +96,7 @@ pub enum LabError {
     Lost {
         /// Which.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
     /// There is no folder to store results in or to read them from.
@@ -113,7 +113,7 @@ pub enum LabError {
         "--pcap keeps real packets, and the {engine} engine has none; add --engine netns, or leave --pcap out"
     )]
     Captures {
-        /// What would compute the runs.
+        /// Engine that would compute the runs.
         engine: Engine,
     },
     /// There is nothing to report.
@@ -127,7 +127,7 @@ pub enum LabError {
     Draw {
         /// Of the plot.
         title: String,
-        /// What the canvas said.
+        /// The canvas' error.
         reason: String,
     },
     /// A coflow trace is wrong.

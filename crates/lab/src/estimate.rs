@@ -4,7 +4,7 @@
 //! left is weighed by what its kind took: in this process, or in an earlier one that left its times. A kind of which
 //! nothing is known counts as its experiment's mean, then as the mean of all. Pure arithmetic: time comes in as seconds.
 
-/// What is known of one run.
+/// State of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Waiting,
@@ -17,7 +17,7 @@ enum State {
     Done(Option<f64>),
 }
 
-/// What a run is compared with.
+/// Runs that a run is compared with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
     /// Number of the experiment.
@@ -31,7 +31,7 @@ pub(super) struct Kind {
 pub(super) struct Estimate {
     kinds: Vec<Kind>,
     states: Vec<State>,
-    /// What runs took in an earlier process.
+    /// Durations of runs in an earlier process.
     known: Vec<Option<f64>>,
     threads: usize,
     /// A bar never goes back, though estimates do.
@@ -154,7 +154,7 @@ impl Estimate {
         Outlook { part, left, done, oldest: oldest.map(|(_, run)| run) }
     }
 
-    /// What a run takes as a whole, where its own doing shows it.
+    /// Whole duration of a run, where its own progress shows it.
     fn measured(&self, run: usize, now: f64) -> Option<f64> {
         match self.states[run] {
             State::Done(seconds) => seconds.or(self.known[run]),

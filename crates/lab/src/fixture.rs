@@ -91,7 +91,7 @@ pub(super) struct Fake {
     pub(super) disturbed: AtomicUsize,
     /// Runs in real time go on until they are told to stop, and count themselves here then.
     pub(super) endless: Option<AtomicUsize>,
-    /// What runs may use, as they were told.
+    /// Contexts of runs, as they were told.
     pub(super) contexts: Mutex<Vec<RunContext>>,
     /// The code that it claims to be.
     pub(super) code: &'static str,
@@ -156,7 +156,7 @@ impl Fake {
         }
         let number = self.ran.fetch_add(1, Ordering::SeqCst) + 1;
         if self.stuck_from > 0 && number >= self.stuck_from {
-            // Whoever started it holds this for as long as it lasts.
+            // The test that started it holds this for as long as it lasts.
             drop(self.stuck.lock());
         }
         watch(0.5);
@@ -225,7 +225,7 @@ pub(super) fn verdicts(experiment: &str, engine: Engine) -> Vec<Verdict> {
     ]
 }
 
-/// What is stored of them.
+/// Stored record of the runs.
 pub(super) fn run(engine: Engine) -> StoredRun {
     StoredRun {
         engine,

@@ -16,7 +16,7 @@ use crate::{Catalogue, LabError, Models};
 /// Experiment, engine and hash of the tables at small scale that the repository remembers.
 static SMALL_TABLES: &[(&str, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/small_tables.rs"));
 
-/// What the runs of an experiment by this binary come of, beside its code.
+/// Provenance of an experiment's runs by this binary, beside its code.
 pub(super) fn provenance(experiment: &Experiment, engine: Engine, scale: Scale, seeds: u32) -> Provenance {
     Provenance {
         runs: runs(experiment, engine, scale, seeds),
@@ -48,7 +48,7 @@ pub(super) fn why_stale(
 pub struct Stale {
     /// The experiment.
     pub experiment: String,
-    /// What computes it.
+    /// Engine that computes it.
     pub engine: Engine,
     /// Why.
     pub reason: &'static str,

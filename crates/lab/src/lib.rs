@@ -10,7 +10,7 @@
 //!   coflow (a user's trace and some policies)                                     ->           chart
 //! ```
 //!
-//! What it does not do: compute anything about a network, or choose a pass line.
+//! The lab does not compute anything about a network, or choose a pass line.
 
 mod catalogue;
 mod chart;
@@ -49,7 +49,7 @@ pub use results::{Drawn, Heading, Kind, Line, Means, Provenance, SkippedRun, Sto
 pub use rows::{Extreme, Part, Row, RowCounts, RowOutcome, RowResult, Rows};
 pub use run::{ExperimentRun, Judged, RunOptions, run};
 
-/// Whom a run tells how far it is.
+/// Listener to the progress of a run.
 pub trait LabWatch {
     /// How far; ten times a second or so.
     fn progress(&mut self, progress: &LabProgress);

@@ -22,7 +22,7 @@ pub struct ExperimentLine {
     pub engines: Vec<Engine>,
     /// Runs on the main engine, at each scale there is.
     pub jobs: Vec<JobCount>,
-    /// What it claims.
+    /// Its claims.
     pub claims: Vec<ClaimLine>,
 }
 
@@ -40,20 +40,20 @@ pub struct JobCount {
 pub struct ClaimLine {
     /// Its id.
     pub claim: String,
-    /// What is measured, in words.
+    /// Quantity that is measured, in words.
     pub about: String,
     /// The published value.
     pub published: Option<Published>,
     /// How near we must come at paper scale.
     pub tolerance: String,
-    /// What is stored about it.
+    /// Stored verdicts about it.
     pub stored: Vec<StoredVerdict>,
 }
 
 /// A stored verdict in a list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StoredVerdict {
-    /// What computed the runs.
+    /// Engine that computed the runs.
     pub engine: Engine,
     /// How large they were.
     pub scale: Scale,

@@ -1,4 +1,4 @@
-//! What a run in real time was made on, and when: kept beside its results, since other machines give other numbers.
+//! Machine and time of a run in real time: kept beside its results, since other machines give other numbers.
 
 use std::fmt;
 use std::fs;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// A machine, and a day.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// What the processor calls itself.
+    /// Name of the processor.
     pub cpu: String,
     /// Processors that this process may use.
     pub cores: usize,

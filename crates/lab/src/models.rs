@@ -1,4 +1,5 @@
-//! What computes a run, as the lab sees it: one call per run; any number at a time, but for engines that run in real time.
+//! Engines that compute a run, as the lab sees them: one call per run; any number at a time, but for engines that run
+//! in real time.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -27,7 +28,7 @@ pub trait Models: Send + Sync + 'static {
     fn code(&self, engine: Engine) -> &str;
 }
 
-/// What a run may use beside its job; nothing of it changes what a run records.
+/// Resources that a run may use beside its job; nothing of it changes what a run records.
 #[derive(Clone, Default)]
 pub struct RunContext {
     /// The folder for this run's captures, if they are wanted; not made yet.

@@ -33,7 +33,7 @@ pub(super) struct Task {
     pub(super) logs: PathBuf,
 }
 
-/// What a thread says of a run.
+/// A thread's news of a run.
 #[derive(Debug)]
 pub(super) enum News {
     /// It has to be computed, and begins.
@@ -44,7 +44,7 @@ pub(super) enum News {
     Over(Outcome),
 }
 
-/// What became of a run.
+/// Outcome of a run.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// It was there already.
@@ -202,7 +202,7 @@ fn perform(task: &Task, shared: &Shared, tell: &dyn Fn(News)) -> Option<Outcome>
     })
 }
 
-/// What a panic said.
+/// Text of a panic.
 fn said(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given")

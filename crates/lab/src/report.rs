@@ -40,7 +40,7 @@ pub struct ReportOptions {
     pub html: bool,
 }
 
-/// What was written.
+/// Summary of a written report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// The page.
@@ -118,7 +118,7 @@ struct Section {
     note: Note,
 }
 
-/// What somebody wrote about an experiment's misses.
+/// Note that somebody wrote about an experiment's misses.
 #[derive(Debug)]
 enum Note {
     Written(String),
@@ -356,7 +356,7 @@ fn note(results: &Path, experiment: &str) -> Result<Note, LabError> {
     Ok(text_of(&path)?.map_or_else(missing, Note::Written))
 }
 
-/// What somebody wrote, if anything.
+/// Text of a note, if somebody wrote one.
 fn text_of(path: &Path) -> Result<Option<String>, LabError> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),

@@ -28,7 +28,7 @@ const INVALID_TRIES: &str = "invalid_tries";
 /// More points than this in a line are thinned before they are kept.
 const MOST_POINTS: usize = 600;
 
-/// What is kept of an experiment.
+/// Stored record of an experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stored {
     /// Its id.
@@ -37,10 +37,10 @@ pub struct Stored {
     pub runs: Vec<StoredRun>,
 }
 
-/// What is kept of one engine's runs.
+/// Stored record of one engine's runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredRun {
-    /// What computed them.
+    /// Engine that computed them.
     pub engine: Engine,
     /// How large they were.
     pub scale: Scale,
@@ -50,7 +50,7 @@ pub struct StoredRun {
     pub commit: Option<String>,
     /// The code that computed them, as a hash of its sources.
     pub code: String,
-    /// What else tells whether it is still what today's code computes.
+    /// Facts that tell whether it is still what today's code computes.
     #[serde(default, skip_serializing_if = "Provenance::is_unknown")]
     pub provenance: Provenance,
     /// Where and when, if they took the time that they measure.
@@ -63,11 +63,11 @@ pub struct StoredRun {
     pub verdicts: Vec<Verdict>,
     /// A line per run.
     pub means: Vec<Means>,
-    /// What is drawn.
+    /// Figures that are drawn.
     pub figures: Vec<Drawn>,
 }
 
-/// What a result came of, beside its code.
+/// Origin of a result, beside its code.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provenance {
     /// Hash of the keys of all runs.
@@ -98,7 +98,7 @@ impl fmt::Display for SkippedRun {
     }
 }
 
-/// What a report says of an experiment before its results.
+/// Heading of an experiment in a report, before its results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heading {
     /// Its id.
@@ -107,9 +107,9 @@ pub struct Heading {
     pub title: String,
     /// The paper's section and figure.
     pub source: String,
-    /// What it shows, in sentences.
+    /// Statement of what it shows, in sentences.
     pub about: Vec<String>,
-    /// What the paper leaves open and how it is filled, a sentence each.
+    /// Choices where the paper leaves something open, a sentence each.
     pub choices: Vec<String>,
 }
 
@@ -332,7 +332,7 @@ pub(super) fn path(folder: &Path, experiment: &str) -> PathBuf {
     folder.join(format!("{experiment}.json"))
 }
 
-/// What is kept of an experiment, if anything.
+/// The stored record of an experiment, if there is one.
 ///
 /// # Errors
 /// [`LabError::Read`] and [`LabError::Results`].

@@ -26,11 +26,11 @@ pub struct Row {
     /// Whether it must pass for a system to count as reproduced.
     #[serde(default)]
     pub heart: bool,
-    /// What runs.
+    /// Setup that runs.
     pub setup: String,
-    /// What is measured.
+    /// Metric that is measured.
     pub metric: String,
-    /// What the paper states, with its place.
+    /// Value that the paper states, with its place.
     pub published: String,
     /// How near an honest reproduction should come, in words.
     pub tolerance: String,
@@ -43,7 +43,7 @@ pub struct Row {
     /// Why there is nothing to run, if so.
     #[serde(default)]
     pub without: Option<String>,
-    /// What decides it.
+    /// Parts that decide it.
     #[serde(default)]
     pub parts: Vec<Part>,
 }
@@ -77,7 +77,7 @@ pub enum Extreme {
     Min,
 }
 
-/// What became of a row, the worst last.
+/// Outcome of a row, the worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RowOutcome {
@@ -98,7 +98,7 @@ pub enum RowOutcome {
 pub struct RowResult {
     /// Its id.
     pub row: String,
-    /// What became of it.
+    /// Its outcome.
     pub verdict: RowOutcome,
     /// How many of its claims pass, of how many.
     pub passed: usize,
@@ -114,7 +114,7 @@ pub struct RowResult {
     pub size_wanted: Option<u64>,
     /// Whether a claim is of other code than today's.
     pub stale: bool,
-    /// What was measured, a value per claim.
+    /// Measured values, one per claim.
     #[serde(skip)]
     pub measured: Vec<(String, Option<f64>, String)>,
     /// Claims that do not pass.
@@ -179,7 +179,7 @@ impl Part {
             && self.engines.as_ref().is_none_or(|engines| engines.contains(&verdict.engine))
     }
 
-    /// What one value of several comes to: the picked one, if all are there.
+    /// Outcome of one value of several: the picked one, if all are there.
     fn picked(&self, extreme: Extreme, found: &[&Known<'_>]) -> RowOutcome {
         let values: Option<Vec<f64>> = found.iter().map(|known| known.verdict.measured).collect();
         let best = values.into_iter().flatten().reduce(match extreme {

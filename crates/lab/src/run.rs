@@ -37,7 +37,7 @@ mod join;
 use self::computing::compute;
 use self::join::join;
 
-/// What to run, and how.
+/// Experiments to run, and how.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// Files, experiments and claims.
@@ -64,14 +64,14 @@ pub struct RunOptions {
     pub commit: Option<String>,
 }
 
-/// What came of one experiment.
+/// Result of one experiment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ExperimentRun {
     /// Its id.
     pub experiment: String,
     /// Its title.
     pub title: String,
-    /// What computed it.
+    /// Engine that computed it.
     pub engine: Engine,
     /// How large.
     pub scale: Scale,
@@ -92,7 +92,7 @@ pub struct ExperimentRun {
     /// From the beginning of the first computed run to the end of the last, seconds; other experiments may have run
     /// meanwhile.
     pub seconds: f64,
-    /// What the computed runs took, added up, seconds.
+    /// Sum of the durations of the computed runs, seconds.
     pub added_seconds: f64,
     /// The claims, judged; none if a run failed.
     pub verdicts: Vec<Judged>,
@@ -262,7 +262,7 @@ fn prepare(
     })
 }
 
-/// What is known before anything begins.
+/// Estimate before anything begins.
 fn estimate_of(batches: &[Batch], threads: usize) -> Estimate {
     let mut numbers = BTreeMap::new();
     let (mut kinds, mut known, mut there) = (Vec::new(), Vec::new(), Vec::new());

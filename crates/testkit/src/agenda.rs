@@ -1,4 +1,4 @@
-//! What happens when: by time, then in the order in which it was put down.
+//! Agenda of events: by time, then in the order in which they were put down.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -20,7 +20,7 @@ pub fn written(datagram: &Datagram, symbol_size: u16, key: &HeaderKey) -> Vec<u8
     bytes
 }
 
-/// What arrives when this is sent: the wire format cuts numbers to 32 bits, and bounds lists.
+/// The packet as it arrives after the wire: the wire format cuts numbers to 32 bits, and bounds lists.
 pub fn over_the_wire(packet: Packet) -> Packet {
     let key = HeaderKey::new(&FlowKey([0; 32]));
     let Packet { path, ecn, datagram } = packet;

@@ -8,7 +8,7 @@ use headwater_wire::{Body, Ecn};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// What links carry. Unless it says otherwise, it can be neither marked nor trimmed.
+/// Packets that links carry. Unless a type says otherwise, they can be neither marked nor trimmed.
 pub trait Carried: Clone {
     /// The queue marks it, if it may be marked.
     fn mark(&mut self) {}
@@ -62,16 +62,16 @@ impl Carried for Addressed {
     }
 }
 
-/// What becomes of a packet that the queue has let through.
+/// Fate of a packet that the queue has let through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It arrives.
     Arrives,
     /// It does not.
     Lost,
-    /// It comes so much later than it should.
+    /// It comes later than it should by this time.
     Late(Duration),
-    /// And once more so much later.
+    /// It comes, and once more later by this time.
     Twice(Duration),
     /// It comes with the mark, if it may be marked.
     Marked,
@@ -128,7 +128,7 @@ impl Weather {
 pub enum Line {
     /// No time at all.
     Free,
-    /// So long, whatever its size.
+    /// A fixed time per packet, whatever its size.
     Each(Duration),
     /// As its size says.
     Rate(BitRate),
@@ -142,11 +142,11 @@ pub struct Link<P> {
     pub delay: Duration,
     /// Packets that are in the queue or on the line, at most.
     pub room: usize,
-    /// An arriving packet is marked if at least so many are there.
+    /// Number of waiting packets from which on an arriving one is marked.
     pub mark_from: usize,
     /// A packet without room is trimmed, and then overtakes the queue; else it is dropped.
     pub trims: bool,
-    /// What becomes of the packets that the queue lets through.
+    /// Faults for packets that the queue lets through.
     pub faults: Faults<P>,
     /// Packets that the queue has let through whole.
     pub carried: u64,
@@ -154,7 +154,7 @@ pub struct Link<P> {
     pub dropped: u64,
     /// Packets that the queue has trimmed.
     pub trimmed: u64,
-    /// What is there.
+    /// Current backlog.
     pub backlog: Backlog,
 }
 

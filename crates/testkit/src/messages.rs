@@ -8,12 +8,12 @@ use headwater_wire::{
     Class, Control, Delivery, FlowGrant, FlowRole, NodeInfo, Push, SymbolHeader, ToReceiver,
 };
 
-/// What a node says of itself in its first life: it has no limits, and takes datagrams of 1424 bytes at 10.0.0.`host`.
+/// Introduction of a node in its first life: it has no limits, and takes datagrams of 1424 bytes at 10.0.0.`host`.
 pub fn node_info(node: NodeId, name: impl Into<String>, host: u8) -> NodeInfo {
     NodeInfo { data: vec![([10, 0, 0, host], 7000).into()], ..NodeInfo::new(node, name, 1424) }
 }
 
-/// What a receiver learns of one flow, of which there are `of`: not of a group, and passed on.
+/// A receiver's grant of one flow, of which there are `of`: not of a group, and not passed on.
 pub fn grant(flow: FlowId, node: NodeId, key: FlowKey, index: u8, of: u8) -> FlowGrant {
     FlowGrant { flow, node, at: Vec::new(), key, index, of, group: None, relays: false }
 }
@@ -63,7 +63,7 @@ impl Object {
         }
     }
 
-    /// The answer to a request: these flows bring it, for a task about which the receiver reports so often.
+    /// The answer to a request: these flows bring it, for a task about which the receiver reports at this interval.
     pub fn accepted(
         &self,
         request: u64,

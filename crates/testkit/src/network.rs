@@ -52,7 +52,7 @@ impl<P: Carried, A> Network<P, A> {
         self.agenda.now()
     }
 
-    /// Puts a packet of so many bytes on a link.
+    /// Puts a packet of `size` bytes on a link.
     pub fn send(&mut self, link: usize, size: Bytes, packet: P) {
         let agenda = &mut self.agenda;
         let now = agenda.now();
@@ -126,13 +126,13 @@ impl<P: Carried, A> Network<P, A> {
 
 /// A network, and the machines of its hosts.
 pub trait Simulation {
-    /// What machines are told.
+    /// Commands to machines.
     type Command;
-    /// What machines say.
+    /// Events of machines.
     type Event: Debug;
-    /// What links carry.
+    /// Packets that links carry.
     type Carried: Carried;
-    /// What a test or a driver puts down.
+    /// Actions that a test or a driver schedules.
     type Act;
 
     /// The network.
@@ -141,7 +141,7 @@ pub trait Simulation {
     fn machine(&mut self, host: usize) -> impl Endpoint<Command = Self::Command, Event = Self::Event>;
     /// A host sends a packet.
     fn transmit(&mut self, host: usize, packet: Packet);
-    /// A machine says something to its driver. What it is told in return it hears by [`Endpoint::handle`]: it is being polled.
+    /// A machine says something to its driver. Answers go to it by [`Endpoint::handle`]: it is being polled.
     fn on_event(&mut self, host: usize, event: Self::Event);
     /// A packet is at the end of a link.
     fn arrive(&mut self, link: usize, packet: Self::Carried);

@@ -44,7 +44,7 @@ impl Preparation {
         }
     }
 
-    /// What a driver answers whose disk takes no time.
+    /// Answer of a driver whose disk takes no time.
     pub fn answer(&mut self, event: &SourceEvent) -> Option<SourceCommand> {
         let ready = self.on_event(event)?;
         self.ready(&ready);

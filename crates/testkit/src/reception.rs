@@ -7,7 +7,7 @@ use headwater_transport::{Bind, DecodeFailure, ReceiverCommand, ReceiverEvent, R
 use headwater_units::{BlockIndex, Esi, FlowId, Geometry, NodeId, PathId, SymbolId, Time};
 use headwater_wire::Body;
 
-/// What a driver owes its receiver, early or late.
+/// Work that a driver owes its receiver, early or late.
 #[derive(Debug)]
 pub enum Duty {
     /// Tell it this: there is room for the object.
@@ -43,7 +43,7 @@ impl Attempt<'_> {
     }
 }
 
-/// What a receiver's driver has of one fetch.
+/// State of a receiver's driver for one fetch.
 ///
 /// Panics where a machine breaks its contract: symbols kept twice or unasked, blocks decoded with fewer symbols than they have, ends
 /// without all blocks, ends after the end.
@@ -69,7 +69,7 @@ pub struct Reception {
     pub unbound: BTreeSet<FlowId>,
     /// When it was done, or had failed.
     pub finished: Option<(Time, Result<(), ReceiverFailure>)>,
-    /// All was said to everybody.
+    /// All messages have been sent.
     pub ended: bool,
     handed_in: Option<SymbolId>,
     symbols: BTreeMap<BlockIndex, BTreeMap<Esi, FlowId>>,
@@ -80,7 +80,7 @@ pub struct Reception {
 }
 
 impl Reception {
-    /// That of a machine that is told how the object is cut, and does not say so.
+    /// For a machine that is created with the geometry, and so announces none.
     pub fn of(geometry: Geometry) -> Self {
         Reception { geometry: Some(geometry), ..Reception::default() }
     }
@@ -149,7 +149,7 @@ impl Reception {
         None
     }
 
-    /// What a driver answers whose decoder takes no time, and who finds sources where this says.
+    /// Answer of a driver whose decoder takes no time, and that finds sources at the given path.
     pub fn answer(
         &mut self,
         now: Time,
@@ -174,7 +174,8 @@ impl Reception {
         self.kept += 1;
     }
 
-    /// What the decoder makes of a block now: the block, unless `verdict` says otherwise. Nothing if nobody waits for it any more.
+    /// Result of decoding a block now: success, unless `verdict` says otherwise. Nothing if nobody waits for it any
+    /// more.
     pub fn decode(
         &mut self,
         block: BlockIndex,

@@ -11,22 +11,22 @@ use headwater_units::{BitRate, Bytes, Duration, Time};
 /// Something of a controller, a source or a receiver: the machine itself, what it is told, or what it says.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Role<C, S, R> {
-    /// Who plans.
+    /// The planner.
     Controller(C),
-    /// Who sends.
+    /// The sending host.
     Source(S),
-    /// Who receives.
+    /// The receiving host.
     Receiver(R),
 }
 
 /// A machine of the product.
 pub type Machine = Role<Controller, Source, Receivers>;
-/// What such a machine is told.
+/// Commands to such a machine.
 pub type Command = Role<ControllerCommand, SourceCommand, ToFetch>;
-/// What such a machine says.
+/// Events of such a machine.
 pub type Event = Role<ControllerEvent, SourceEvent, FromFetch>;
 
-/// What a host receives with, if its link carries so much.
+/// The receivers of a host whose link has this rate.
 pub fn receivers(rate: BitRate) -> Receivers {
     let pull = PullConfig { rate, packet: Bytes::new(1500), catch_up: Duration::ZERO };
     Receivers::new(HostReceiverConfig { pull })

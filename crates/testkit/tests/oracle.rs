@@ -46,7 +46,7 @@ fn filled(block: BlockIndex) -> Reception {
     reception
 }
 
-/// What the oracle says against this.
+/// Complaint of the oracle against this.
 fn complaint(what: impl FnOnce()) -> String {
     let payload = catch_unwind(AssertUnwindSafe(what)).expect_err("the oracle saw nothing");
     *payload

@@ -1,4 +1,4 @@
-//! What a chart is drawn with: lines with dashes, marks, areas and text, in units of the chart's own size.
+//! Drawing surface of a chart: lines with dashes, marks, areas and text, in units of the chart's own size.
 //!
 //! A canvas is [`DETAIL`] times as fine as these units in each direction, since the drawing library places
 //! everything on whole dots.
@@ -36,7 +36,7 @@ pub(super) enum Mark {
     Plus,
 }
 
-/// What a canvas becomes; the library places and sizes text differently in each.
+/// File format of a canvas; the library places and sizes text differently in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Medium {
     Svg,

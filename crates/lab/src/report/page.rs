@@ -168,7 +168,7 @@ fn one(page: &mut String, section: &Section, pictures: &str) {
     }
 }
 
-/// What was run, of which code, and for real time on what.
+/// Description of a run: its code, and for real time its machine.
 fn ran(page: &mut String, run: &StoredRun, stale: Option<&str>) {
     let seeds = if run.seeds == 1 { "1 seed".to_owned() } else { format!("{} seeds", run.seeds) };
     let commit = run
@@ -306,10 +306,10 @@ fn word(outcome: Outcome) -> &'static str {
     }
 }
 
-/// What was found beside the numbers, and why a claim misses.
+/// Findings beside the numbers, and why a claim misses.
 fn notes(page: &mut String, section: &Section) {
     let said: Vec<&Verdict> = section.verdicts.iter().filter(|verdict| !verdict.note.is_empty()).collect();
-    // What was never run needs no line per claim.
+    // An experiment that was never run needs no line per claim.
     if !section.runs.is_empty() && !said.is_empty() {
         line(page, format_args!(""));
         for verdict in said {

@@ -176,7 +176,7 @@ fn verdict(result: &RowResult) -> String {
     words.join(", ")
 }
 
-/// What misses, the heart first, each claim with the sentence that somebody wrote about it.
+/// Rows that miss, the heart first, each claim with the sentence that somebody wrote about it.
 fn misses(page: &mut String, sections: &[Section], rows: &Rows, results: &[RowResult]) {
     let mut missed: Vec<(&Row, &RowResult)> =
         rows.rows.iter().zip(results).filter(|(_, result)| result.verdict == RowOutcome::Miss).collect();
