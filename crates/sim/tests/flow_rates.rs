@@ -1,4 +1,4 @@
-//! What every allocation of rates must keep, on random networks.
+//! Properties that every allocation of rates must keep, on random networks.
 
 use headwater_fabric::{LinkId, Path};
 use headwater_sim::flow::rates::{Rates, Slot};

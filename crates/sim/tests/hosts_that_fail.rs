@@ -13,7 +13,7 @@ use headwater_units::{BitRate, Bytes, Duration, Time};
 use headwater_wire::SpreadRule;
 use storm::Storm;
 
-/// Four hosts on one switch at 100 Mbit/s, nothing wrong; host 1 sends host 2 an object of so many bytes.
+/// Four hosts on one switch at 100 Mbit/s, nothing wrong; host 1 sends host 2 an object of `bytes` bytes.
 fn calm(bytes: u64) -> Setup {
     let text = "kind = 'big-switch'\nhosts = 4\nrate = '100 Mbit/s'\ndelay = '20 us'";
     let spec: FabricSpec = toml::from_str(text).unwrap();

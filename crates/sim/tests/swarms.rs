@@ -118,7 +118,7 @@ fn what_is_no_swarm_is_refused() {
 }
 
 proptest! {
-    /// Blocks are conserved and links not exceeded, whoever is joined to whom.
+    /// Blocks are conserved and links not exceeded, whichever peers are joined.
     #[test]
     fn everybody_within_reach_gets_every_block_once(
         members in 2usize..7,

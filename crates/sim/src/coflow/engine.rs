@@ -63,7 +63,7 @@ struct Progress {
     changed: bool,
 }
 
-/// Who moves.
+/// Rule by which flows move.
 enum Mover {
     Nobody,
     Rated(Rated),
@@ -176,7 +176,7 @@ impl<'a> Run<'a> {
         ended
     }
 
-    /// Lets in who arrives now; whether anybody did who has something to send.
+    /// Lets in the coflows that arrive now; whether any of them has something to send.
     fn admit(&mut self) -> bool {
         let mut admitted = false;
         while let Some(&at) = self.waiting.last()
@@ -263,7 +263,7 @@ impl<'a> Run<'a> {
     fn next_wake(&self) -> f64 {
         let ends = self.demand.coflows.is_empty() || !self.wakes.flow_end;
         let mut wake = if ends { f64::INFINITY } else { self.mover.first_end() };
-        // What has ended already, since the last plan, counts too.
+        // Flows that have ended already, since the last plan, count too.
         if self.wakes.flow_end && self.of_demand.iter().any(|&at| self.coflows[at].changed) {
             wake = self.now;
         }

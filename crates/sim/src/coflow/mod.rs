@@ -44,7 +44,7 @@ pub struct FlowSpec {
     pub source: Port,
     /// The host that wants it.
     pub receiver: Port,
-    /// What is to be sent.
+    /// Bytes to send.
     pub bytes: Bytes,
 }
 

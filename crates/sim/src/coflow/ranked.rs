@@ -9,7 +9,7 @@ use headwater_units::Rank;
 
 use super::state::{FlowNumber, Flows, MOMENT};
 
-/// What is left of a port counts as nothing below this part of its capacity.
+/// Rest of a port that counts as nothing, as a part of its capacity.
 const ROUNDING: f64 = 1e-9;
 
 /// Everybody in order, and who moves.

@@ -1,4 +1,5 @@
-//! Flows at the rates that a policy gave them, until it gives others. What a flow leaves of its ports stays idle.
+//! Flows at the rates that a policy gave them, until it gives others. Capacity that a flow leaves of its ports stays
+//! idle.
 
 use headwater_units::FluidRate;
 

@@ -1,4 +1,5 @@
-//! Flows that share the ports by weighted max-min: nobody's rate per weight can rise without that of somebody falling who has no more.
+//! Flows that share the ports by weighted max-min: no flow's rate per weight can rise unless that of a flow falls which
+//! has no more.
 //!
 //! All flows of a pair of ports have the same rate per weight, so rates are found per pair, of which there are at most the square
 //! of the number of ports. A pair counts what it has sent per weight; a flow ends when that count reaches what it was when the flow
@@ -17,7 +18,7 @@ pub(super) struct Shared {
     members: Vec<Member>,
     since: f64,
     first_end: f64,
-    /// What is left of every port while rates are found, and the weight of its pairs without one.
+    /// Capacity left of every port while rates are found, and the weight of its pairs without one.
     left: Vec<f64>,
     weight: Vec<f64>,
 }
@@ -170,5 +171,5 @@ impl Shared {
     }
 }
 
-/// What is left of a sum of weights by rounding.
+/// Rest of a sum of weights that counts as rounding.
 const ROUNDING: f64 = 1e-9;

@@ -1,4 +1,4 @@
-//! What is left of every flow and coflow, and the grid of moments at which something may end.
+//! Remaining bits of every flow and coflow, and the grid of moments at which something may end.
 
 use headwater_policy::coflow::{Port, Ports};
 use headwater_units::{Duration, FluidRate, Time};
@@ -16,17 +16,17 @@ pub(super) type FlowNumber = u32;
 
 /// Everything about flows that movers change. Times are floats of nanoseconds, sizes of bits.
 pub(super) struct Flows {
-    /// What is left of each.
+    /// Bits left of each.
     pub(super) left: Vec<f64>,
     /// The position of its coflow.
     pub(super) coflow: Vec<u32>,
     pub(super) source: Vec<Port>,
     pub(super) receiver: Vec<Port>,
-    /// What each coflow's flows have sent, in bits, by position.
+    /// Bits that each coflow's flows have sent, by position.
     pub(super) sent: Vec<f64>,
     /// At what rate each coflow sends now.
     pub(super) speed: Vec<f64>,
-    /// What ports carry, in bits per nanosecond.
+    /// Load of ports, in bits per nanosecond.
     pub(super) egress: Vec<f64>,
     pub(super) ingress: Vec<f64>,
     pub(super) grid: Grid,

@@ -6,8 +6,8 @@
 //! block is announced before the last one is through, so no tree waits (§IV-B does not say so; with a signalling round trip in
 //! between every block would cost one).
 //!
-//! No packets: no caches, no duplicates, no losses. What the rate does about these is in [`crate::fluid::datacast`] and in the
-//! packet engine.
+//! No packets: no caches, no duplicates, no losses. The rate's reaction to these is in [`crate::fluid::datacast`] and
+//! in the packet engine.
 
 use headwater_units::{BitRate, Bytes, Duration, Time};
 
@@ -16,7 +16,7 @@ use super::FlowError;
 /// How fast the source sends down a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ramp {
-    /// What it begins with (r0).
+    /// Initial rate (r0).
     pub initial: BitRate,
     /// By how much it grows each time (delta).
     pub increase: BitRate,
@@ -27,13 +27,13 @@ pub struct Ramp {
 /// A tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// What its slowest link carries.
+    /// Rate of its slowest link.
     pub rate: BitRate,
     /// From a packet's last bit at the source to its last bit at the last receiver.
     pub latency: Duration,
 }
 
-/// What became of it.
+/// Result of dealing an object to trees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dealt {
     /// When the last receiver had everything.
@@ -80,7 +80,7 @@ impl Ramp {
         }
     }
 
-    /// How long the first so many bytes take, seconds, over links of that rate.
+    /// Time that the first `bytes` take, seconds, over links of the rate `most`.
     fn time(self, bytes: Bytes, most: BitRate) -> f64 {
         let (bits, most, growth) = (bytes.get() as f64 * 8.0, most.get() as f64, self.growth());
         let initial = (self.initial.get() as f64).min(most);

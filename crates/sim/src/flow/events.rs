@@ -110,7 +110,7 @@ struct Run<'a> {
 
 /// Bytes that some flows of one task bring together.
 struct Pool {
-    /// What it began with.
+    /// Initial bytes.
     bytes: Bytes,
     /// Bits left at `since`.
     left: f64,
@@ -196,7 +196,7 @@ impl<'a> Run<'a> {
         self.done[task].is_some() && !self.active.contains(&task)
     }
 
-    /// What goes on from now until the next moment.
+    /// Rates from now until the next moment.
     fn span(&self, until: f64) -> Span {
         let moment = |at: f64| Time::from_nanos(at.round() as u64);
         let mut flows = Vec::new();
@@ -256,7 +256,7 @@ impl<'a> Run<'a> {
         stopped
     }
 
-    /// Ends a settled pool of which so much was brought; whether its task has no other.
+    /// Ends a settled pool that has brought `bytes`; whether its task has no other.
     fn close(&mut self, pool: usize, bytes: Bytes) -> bool {
         let slots = std::mem::take(&mut self.pools[pool].flows);
         self.pools[pool].version += 1;
@@ -278,7 +278,7 @@ impl<'a> Run<'a> {
         completed
     }
 
-    /// What a pool's flows brought of so many bytes: whole ones that sum up to all of them.
+    /// Bytes that each of a pool's flows brought: whole ones that sum up to `bytes`.
     fn brought(&self, slots: &[Slot], bytes: Bytes) -> Vec<Bytes> {
         let total: f64 = slots.iter().map(|slot| self.flows[slot.index()].brought).sum();
         let (mut so_far, mut given) = (0.0, Bytes::ZERO);
@@ -295,7 +295,7 @@ impl<'a> Run<'a> {
         list
     }
 
-    /// Lets in who arrives now; whether anybody did who has something to bring.
+    /// Lets in the tasks that arrive now; whether any of them has something to bring.
     fn admit(&mut self) -> Result<bool, FlowError> {
         let mut admitted = false;
         while let Some(&task) = self.waiting.last()
@@ -354,7 +354,7 @@ impl<'a> Run<'a> {
         slots.into_iter().zip(shares).try_for_each(|(slot, share)| self.rates.set_share(slot, share))
     }
 
-    /// What a pool has left now; none once it is empty.
+    /// Bits left of a pool now; none once it is empty.
     fn left(&self, pool: usize) -> f64 {
         let pool = &self.pools[pool];
         let rate: f64 = pool.flows.iter().map(|slot| self.flows[slot.index()].rate).sum();

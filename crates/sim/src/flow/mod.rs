@@ -1,18 +1,19 @@
 //! A network of rates: no packets, no queues, no round trips; every flow has at each moment the rate that a rule grants.
 //!
-//! What a scheme would give if its ends settled at once: weighted max-min for push flows, since WFCC's shares of a
-//! bottleneck go by theta (PPUSH Theorem 1), plain max-min for DCTCP and its kin, strict ranks for schemes that serve one
-//! after the other. Rates change when tasks arrive, when something completes, and when a [`Weigher`] changes its mind;
-//! between two such moments nothing happens, so a run costs its events and not its bytes.
+//! Rates of a scheme whose ends settle at once: weighted max-min for push flows, since WFCC's shares of a bottleneck go
+//! by theta (PPUSH Theorem 1), plain max-min for DCTCP and its kin, strict ranks for schemes that serve one after the
+//! other. Rates change when tasks arrive, when something completes, and when a [`Weigher`] changes its mind; between
+//! two such moments nothing happens, so a run costs its events and not its bytes.
 //!
 //! * [`rates`]: who gets what now.
 //! * [`run`]: tasks over time, from arrival to completion.
 //! * [`weigh`]: weights and ranks, such as the thetas of PPUSH Algorithm 1.
 //! * [`swarm`]: one object to many by blocks that they pass on to one another, and [`dealt`]: the same over disjoint trees.
 //!
-//! Leaves out what takes time or is lost on the way: slow start, convergence, headers, repair symbols, drops, propagation.
-//! And what WFCC does where Theorem 1 does not reach: by Eq. 15 a window follows the marks of the whole path, so a flow that
-//! crosses several full links gets less there than max-min grants, and so does one with a longer round trip than others.
+//! Leaves out what takes time or is lost on the way: slow start, convergence, headers, repair symbols, drops,
+//! propagation. The effect of WFCC where Theorem 1 does not reach is not here either: by Eq. 15 a window follows the
+//! marks of the whole path, so a flow that crosses several full links gets less there than max-min grants, and so does
+//! one with a longer round trip than others.
 
 use headwater_fabric::{LinkId, Path};
 use headwater_policy::PlanError;
@@ -46,7 +47,7 @@ impl Network {
         }
     }
 
-    /// What every link carries, by id.
+    /// Capacity of every link, by id.
     pub fn capacities(&self) -> &[BitRate] {
         &self.capacities
     }
@@ -55,7 +56,7 @@ impl Network {
 /// How the links are shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocation {
-    /// Nobody can have more without someone who has no more than that getting less. Weights and ranks do not count.
+    /// No flow can have more unless a flow that has no more gets less. Weights and ranks do not count.
     MaxMin,
     /// The same with every rate divided by its flow's weight. Ranks do not count.
     WeightedMaxMin,
@@ -63,7 +64,7 @@ pub enum Allocation {
     Priority,
 }
 
-/// What a flow is to the rule.
+/// Share of a flow under the rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
     /// From 10^-6 to 10^9 (PPUSH theta).
@@ -91,11 +92,11 @@ pub enum Work {
 /// Flows that matter only when all are done.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
-    /// Its name, for whoever weighs it.
+    /// Its name, for the weigher.
     pub task: TaskId,
     /// When its flows begin.
     pub arrival: Time,
-    /// What is to be brought.
+    /// Bytes to bring.
     pub work: Work,
     /// One flow each.
     pub paths: Vec<Path>,
@@ -106,8 +107,8 @@ pub struct Task {
 pub struct Done {
     /// When the last byte came, or when the task was broken off.
     pub finish: Time,
-    /// What every flow brought, in the order of the paths; together exactly the task's bytes, or less if it was broken
-    /// off.
+    /// Bytes that every flow brought, in the order of the paths; together exactly the task's bytes, or less if it was
+    /// broken off.
     pub brought: Vec<Bytes>,
 }
 
@@ -116,7 +117,7 @@ pub struct Done {
 pub struct Span {
     /// It begins here; where the last one ended.
     pub from: Time,
-    /// And ends here.
+    /// End of the span.
     pub to: Time,
     /// Tasks that were over when it began.
     pub tasks_done: usize,
@@ -133,7 +134,7 @@ pub struct Flowing {
     pub place: usize,
     /// Bits per second.
     pub rate: f64,
-    /// What it is to the rule.
+    /// Its share.
     pub share: Share,
 }
 
@@ -142,7 +143,7 @@ pub struct Flowing {
 pub struct ActiveTask<'a> {
     /// The task.
     pub task: &'a Task,
-    /// What is left of it over all flows, to the nearest byte but never zero.
+    /// Bytes left of it over all flows, to the nearest byte but never zero.
     pub remaining: Bytes,
     /// Which of its paths still bring something, ascending; at least one.
     pub flows: Vec<usize>,

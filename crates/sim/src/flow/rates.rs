@@ -11,7 +11,7 @@ use headwater_fabric::Path;
 
 use super::{Allocation, FlowError, Network, Share};
 
-/// What is left of a link counts as nothing below this part of its capacity: it is rounding, not room.
+/// Rest of a link that counts as nothing, as a part of its capacity: it is rounding, not room.
 const ROUNDING: f64 = 1e-9;
 
 /// Weights that a sum of them can still tell apart.
@@ -58,7 +58,7 @@ struct Link {
     capacity: f64,
     /// Flows on the link, in no particular order.
     flows: Vec<usize>,
-    /// What the ranks before have left, while filling.
+    /// Capacity that the ranks before have left, while filling.
     left: f64,
     /// Those of the rank in turn, while filling.
     turn: Vec<usize>,
@@ -124,12 +124,12 @@ impl Rates {
         Ok(())
     }
 
-    /// What a flow is to the rule now.
+    /// Current share of a flow.
     pub fn share(&self, slot: Slot) -> Share {
         self.flows[slot.0].share
     }
 
-    /// What a flow gets since the last update, in bits per second; zero once it is gone.
+    /// Rate of a flow since the last update, in bits per second; zero once it is gone.
     pub fn rate(&self, slot: Slot) -> f64 {
         self.flows[slot.0].rate
     }
@@ -150,7 +150,7 @@ impl Rates {
         changed.map(|(flow, _)| Slot(flow)).collect()
     }
 
-    /// Everybody whom a touched link can concern, made ready to be filled.
+    /// All flows that a touched link can concern, made ready to be filled.
     fn reach(&mut self) -> Vec<usize> {
         self.updates += 1;
         let (mut frontier, mut flows) = (std::mem::take(&mut self.touched), Vec::new());

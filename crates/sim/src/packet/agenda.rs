@@ -23,7 +23,7 @@ const RING: usize = 2 * DAYS;
 /// Of an age.
 const YEARS: usize = 512;
 const NONE: u32 = u32::MAX;
-/// Days get shorter at once when so many entries were passed over in a year.
+/// Number of entries passed over in a year from which on days get shorter at once.
 const MAX_PASSED: usize = 8 * DAYS;
 /// Days of an age.
 const AGE: u64 = (DAYS * YEARS) as u64;
@@ -74,7 +74,7 @@ pub(super) struct Agenda<E> {
     this_age: usize,
     later: usize,
     pool: Vec<Entry<E>>,
-    /// What comes after each entry in its chain: apart, so that an entry is not fetched to put another one behind it.
+    /// Successor of each entry in its chain: apart, so that an entry is not fetched to put another one behind it.
     after: Vec<u32>,
     free: u32,
     /// Events that have happened this year.

@@ -69,7 +69,7 @@ impl Assembly {
         decoder.insert(symbol.esi, payload.unwrap_or(&[])).expect("the machine lets only sound symbols pass");
     }
 
-    /// What is here of a block is wrong or not wanted any more.
+    /// Drops the symbols of a block that is wrong or not wanted any more.
     pub(super) fn discard(&mut self, block: BlockIndex) {
         self.open.remove(&block.0);
     }

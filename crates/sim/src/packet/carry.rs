@@ -11,7 +11,7 @@ use headwater_wire::{Body, Datagram, HeaderKey, emit, lower_offer, mark_trimmed,
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// What one flow carries.
+/// Content of one flow.
 #[derive(Clone)]
 struct Lading {
     key: FlowKey,
@@ -121,7 +121,8 @@ impl Cargo {
         }
     }
 
-    /// Reads a message back. What was read must be what was sent: packet numbers but for what the wire cuts off.
+    /// Reads a message back. The packet that was read must be the one that was sent: packet numbers but for what the
+    /// wire cuts off.
     pub(super) fn arrived(&mut self, place: u32, sent: Packet) -> Packet {
         let key = HeaderKey::new(&self.flows.get(&sent.datagram.flow).map_or(FlowKey([0; 32]), |l| l.key));
         let body = &sent.datagram.body;

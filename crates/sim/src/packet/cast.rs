@@ -43,17 +43,17 @@ use super::frame::SimFrame;
 use super::network::{Ground, Network};
 use super::setup::{Change, SetupError};
 
-/// What is cast.
+/// Object that is cast.
 const OBJECT: ObjectId = ObjectId([9; 32]);
-/// And what it is called.
+/// Name of the object.
 const NAME: &str = "object";
 /// The asker's number of its cast.
 const CAST: u64 = 1;
-/// The link of whoever asks for the cast; hosts have those of their numbers.
+/// The link of the asker for the cast; hosts have those of their numbers.
 const ASKER: u32 = CONTROLLER - 2;
 /// Headers of IPv4 and UDP.
 const IP_UDP: u64 = 28;
-/// Events between two looks of whoever watches.
+/// Events between two looks of the watcher.
 const WATCHED_EVERY: u64 = 1 << 16;
 /// Requests that nobody has invited to have numbers from here on.
 const GETS: u64 = 1 << 48;
@@ -120,11 +120,11 @@ struct World {
     route: Option<CastRoute>,
     /// As in [`CastOutcome::repairs`].
     repairs: Vec<TreeRepair>,
-    /// Whoever has asked for the cast waits for the controller's last word.
+    /// The node that has asked for the cast waits for the controller's last word.
     asking: bool,
     /// Nobody waits for anything any more since then.
     over_since: Option<Time>,
-    /// What the controller has its driver keep.
+    /// Records that the controller has its driver keep.
     kept: Kept,
     replays: Replays,
     events: u64,
@@ -135,7 +135,7 @@ struct World {
     chance: ChaCha8Rng,
 }
 
-/// What outlasts a controller.
+/// Records that outlast a controller.
 #[derive(Default)]
 struct Kept {
     tasks: BTreeMap<TaskId, Box<TaskRecord>>,
@@ -159,14 +159,14 @@ struct Standing {
     silences: u32,
     /// Times that it was started anew: what disk and decoder did for its process before is of no use then.
     lives: u32,
-    /// What the link has brought while it was silent, oldest first.
+    /// Messages that the link has brought while it was silent, oldest first.
     unheard: Vec<Control>,
     socket: Socket,
     /// Messages to the controller, and from it.
     messages: (u64, u64),
     /// Times that its link to the controller was opened.
     links: u32,
-    /// What it does, or is done to it, that is not as it should be.
+    /// Its misconduct, and that of others towards it.
     misconduct: Option<Box<Misconduct>>,
 }
 
@@ -181,7 +181,7 @@ impl Standing {
     }
 }
 
-/// What a host's kernel keeps of what comes while its process does not run.
+/// Packets that a host's kernel keeps while its process does not run.
 #[derive(Default)]
 struct Socket {
     kept: Vec<Brought>,
@@ -202,7 +202,7 @@ impl Socket {
     }
 }
 
-/// What disks and decoders do, by number: an event has no room for it.
+/// Work of disks and decoders, by number: an event has no room for it.
 #[derive(Default)]
 struct Jobs {
     places: Vec<(u32, u32, Option<Job>)>,
@@ -226,7 +226,7 @@ impl Jobs {
     }
 }
 
-/// What a host reaches of the world.
+/// A host's access to the world.
 struct Around<'a> {
     now: Time,
     host: u32,
@@ -303,7 +303,7 @@ impl Surroundings for Around<'_> {
         let was_over = row.is_over();
         match end {
             _ if row.finished.is_some() => {}
-            // Whoever has failed by one route may be invited again, and then have it by another.
+            // A receiver that has failed by one route may be invited again, and then have it by another.
             FetchEnd::Had | FetchEnd::Kept => (row.finished, row.failed) = (Some(self.now), None),
             FetchEnd::Failed(why) => _ = row.failed.get_or_insert_with(|| why.clone()),
         }
@@ -530,7 +530,7 @@ impl World {
             None => brought,
         };
         let it = &mut self.hosts[at as usize];
-        // What the network brings to whoever does not listen is gone, but what its kernel keeps for it.
+        // Packets that the network brings to a host that does not listen are gone, but for those that its kernel keeps.
         if it.silent {
             if !it.dead {
                 it.socket.keep(brought, self.setup.room);
@@ -612,7 +612,7 @@ impl World {
     // ---- the controller
 
     fn tell_controller(&mut self, packet: Packet) {
-        // What was said by a link that is gone is not heard.
+        // A message by a link that is gone is not heard.
         let host = packet.path.0;
         if self.hosts.get(host as usize).is_some_and(|it| !it.linked) {
             return;

@@ -44,7 +44,7 @@ pub(super) struct Delivery {
     walks_rng: ChaCha8Rng,
     /// Where trees branch, by number.
     pub(super) nodes: Vec<TreeNode<Packet, u32>>,
-    /// What a node has just sent, each with its path.
+    /// Packets that a node has just sent, each with its path.
     outgoing: Vec<(u32, Packet)>,
 }
 
@@ -242,7 +242,8 @@ impl Delivery {
         self.network.change(now, link, change, &mut self.agenda, &mut self.bodies);
     }
 
-    /// Takes a message that has come to its end, and whom it is for: an endpoint, or whoever of a group is there.
+    /// Takes a message that has come to its end, and its destination: an endpoint, or the members of a group that are
+    /// there.
     #[inline(always)]
     pub(super) fn take(&mut self, body: u32, ecn: Ecn, cut: bool) -> (u32, Packet) {
         let (to, mut packet) = self.bodies.take(body, ecn, cut);
@@ -264,7 +265,7 @@ impl Delivery {
     }
 }
 
-/// What the network of a set-up is built from.
+/// The parts of a set-up from which its network is built.
 fn ground(setup: &Setup) -> Ground<'_> {
     Ground {
         topology: &setup.topology,

@@ -18,7 +18,7 @@ use headwater_units::{
 };
 use headwater_wire::{Body, Control, FlowGrant, FlowRole, Push, Request, ToController, ToReceiver, ToSource};
 
-/// What is written down for one object.
+/// Delivery of one object.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) object: ObjectId,
@@ -41,7 +41,7 @@ pub(super) enum FlowPlace {
 }
 
 impl FlowPlace {
-    /// The place of a flow in a task of so many sources.
+    /// The place of a flow in a task of `sources` sources.
     pub(super) fn of(flow: FlowId, sources: usize, receivers: usize) -> Self {
         let number = (flow.0 & 0xff) as usize;
         match number < sources * receivers {
@@ -105,11 +105,11 @@ impl Director {
         self.accept(path, &part, &request, flows);
     }
 
-    /// A receiver is told of its flows.
+    /// Sends a receiver the grants of its flows.
     fn accept(&mut self, path: PathId, part: &Part, request: &Request, flows: Vec<FlowGrant>) {
         let accepted = Control::Receiver(ToReceiver::Accepted {
             request: request.request,
-            // The request's number names the task: said again, it is answered in the same words.
+            // The request's number names the task: a repeated request gets the same answer.
             task: TaskId(request.request),
             object: part.object,
             bytes: part.bytes,
@@ -122,7 +122,8 @@ impl Director {
         self.say(path, accepted);
     }
 
-    /// Tells the source of the group's trees, in the words of the first request; says what its receivers are told of them.
+    /// Sends the source the orders of the group's trees, in the words of the first request; returns the grants for its
+    /// receivers.
     fn push_trees(&mut self, part: &Part, request: &Request) -> Vec<FlowGrant> {
         let opened_by = *self.groups.entry(part.object).or_insert(request.request);
         let first = Request { request: opened_by, receiver: part.receivers[0], ..request.clone() };
@@ -146,7 +147,7 @@ impl Director {
         (opened_by == request.request).then(|| flow(opened_by, receivers))
     }
 
-    /// Tells a source of a flow; says what its receiver is told of it.
+    /// Sends a source the order of a flow; returns the grant for its receiver.
     fn push(
         &mut self,
         part: &Part,

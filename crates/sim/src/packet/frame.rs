@@ -16,7 +16,7 @@ const TRIMMED: u32 = 64;
 /// A frame on a link. Two registers, whatever it has, and whether there is one or not: it is copied twice on every hop.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SimFrame {
-    /// The number of its message's place, counted from one, and above it whom it is for.
+    /// The number of its message's place, counted from one, and above it the destination.
     ends: NonZeroU64,
     /// Its hash, and above it length in [`LEN_BITS`], whether it can be cut, class and ECN field. The class is one of the wire's, or,
     /// above [`ORDERED`], one of eight for data that only simulated networks have.
@@ -33,7 +33,7 @@ const ORDERED: u64 = 8 << CLASS_AT;
 const HASH: u64 = u32::MAX as u64;
 
 impl SimFrame {
-    /// A frame of so many bytes on the line, all headers included, that no switch can cut; its message is kept at `body`.
+    /// A frame of `len` bytes on the line, all headers included, that no switch can cut; its message is kept at `body`.
     #[inline]
     pub(super) fn new(body: u32, to: u32, len: u32, class: Class, ecn: Ecn) -> Self {
         assert!(len < 1 << LEN_BITS, "a frame has less than 32 MiB, not {len} bytes");
@@ -280,7 +280,7 @@ impl Bodies {
         self.forks.as_mut().map_or_else(Vec::new, std::mem::take)
     }
 
-    /// What the message says to rate allocators.
+    /// Claim of the message on rate allocators.
     pub(super) fn claim(&self, at: u32) -> Option<Claim> {
         let datagram = &self.get(at).packet.datagram;
         let (kind, scheduling) = datagram.body.negotiated()?;

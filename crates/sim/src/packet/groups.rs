@@ -8,7 +8,7 @@
 
 use headwater_units::PathId;
 
-/// What numbers of groups, as paths, and of subsets, as destinations, begin with; hosts and endpoints are below.
+/// Highest bit of the numbers of groups, as paths, and of subsets, as destinations; hosts and endpoints are below.
 pub(super) const GROUP: u32 = 1 << 31;
 
 /// All groups of a run.
@@ -34,7 +34,7 @@ impl Groups {
     /// One more group: the host and the endpoint of each member.
     ///
     /// # Panics
-    /// If there are none, more than 64, or two on one host: its driver would not know whom a packet is for.
+    /// If there are none, more than 64, or two on one host: its driver would not know which of them a packet is for.
     pub(super) fn add(&mut self, members: &[(u32, u32)]) -> PathId {
         assert!((1..=64).contains(&members.len()), "a group has 1 to 64 members, not {}", members.len());
         let (hosts, endpoints): (Vec<u32>, Vec<u32>) = members.iter().copied().unzip();
@@ -49,8 +49,8 @@ impl Groups {
         self.groups.get((path ^ GROUP) as usize)
     }
 
-    /// What a frame that a host sends on a group's path is for: all members but itself. Nothing if there is no such group, or
-    /// nobody else in it.
+    /// Destination of a frame that a host sends on a group's path: all members but itself. Nothing if there is no such
+    /// group, or nobody else in it.
     pub(super) fn others(&mut self, path: u32, from: u32) -> Option<u32> {
         let hosts = &self.of_path(path)?.hosts;
         let others = (0..).zip(hosts).filter(|(_, host)| **host != from);

@@ -43,7 +43,7 @@ pub use setup::{
 
 use frame::SimFrame;
 
-/// What is to happen.
+/// Events of a run.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// A frame has crossed a link.

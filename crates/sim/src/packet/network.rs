@@ -60,7 +60,7 @@ struct SwitchAt {
     links: Vec<u32>,
 }
 
-/// What was seen at the two ends of a link, counted apart from its port: to check one by the other.
+/// Counts at the two ends of a link, apart from those of its port: to check one by the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkTally {
     /// Offered to the port at its near end.
@@ -77,7 +77,7 @@ pub struct LinkTally {
     pub copied: Seen,
 }
 
-/// What a network is built from.
+/// The parts from which a network is built.
 pub(super) struct Ground<'a> {
     pub(super) topology: &'a Topology,
     pub(super) routes: &'a Routes,
@@ -558,7 +558,7 @@ impl Network {
         self.links[link as usize].port.queue_len(now)
     }
 
-    /// What the port of a link counted.
+    /// Counters of the port of a link.
     pub(super) fn stats(&mut self, now: Time, link: u32) -> PortStats {
         let port = &mut self.links[link as usize].port;
         port.queue_len(now);

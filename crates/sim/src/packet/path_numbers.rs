@@ -11,7 +11,7 @@ use headwater_fabric::{HostId, Routes, Topology};
 /// Maximum number of paths that are told apart.
 const MAX_PATHS: u64 = 4096;
 
-/// What each switch divides the number of a path by, in the order of the switches' points.
+/// Divisor by which each switch divides the number of a path, in the order of the switches' points.
 pub fn switch_divisors(topology: &Topology, routes: &Routes) -> Vec<u32> {
     let mut divisors = divisors(topology, routes);
     let mut is_host = vec![false; divisors.len()];

@@ -30,7 +30,7 @@ pub struct Records {
     pub negotiation: Negotiation,
 }
 
-/// What came to the ends of scheduled transfers (PAM).
+/// Datagrams that came to the ends of scheduled transfers (PAM).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Negotiation {
     /// Symbols that came to receivers.
@@ -145,14 +145,14 @@ pub struct TreeRow {
     pub midway: Option<(u64, u64)>,
     /// Symbols, of all trees of the task, that the receiver with the fewest had in the second half.
     pub settled: u64,
-    /// What the devices did where it branches, together.
+    /// Counters of the devices where it branches, together.
     pub nodes: TreeNodeStats,
 }
 
 /// One value of a time series.
 #[derive(Clone, Debug)]
 pub struct SampleRow {
-    /// When.
+    /// The time.
     pub at: Time,
     /// The entity that is measured.
     pub entity: String,

@@ -22,7 +22,7 @@ use headwater_units::PathId;
 
 use super::groups::GROUP;
 
-/// What numbers of segments begin with; endpoints are below, groups above.
+/// Highest bit of the numbers of segments; endpoints are below, groups above.
 pub(super) const SEGMENT: u32 = 1 << 30;
 
 /// Whether a frame with this destination is on a segment.
@@ -38,7 +38,7 @@ pub(super) enum End {
     Endpoint(u32),
 }
 
-/// What becomes of a frame that has crossed a link of its segment.
+/// Next step of a frame that has crossed a link of its segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// It crosses this link next.
@@ -121,7 +121,7 @@ pub(super) struct InstalledTree {
 }
 
 impl InstalledTree {
-    /// What its nodes have done, together.
+    /// Counters of its nodes, together.
     pub(super) fn stats(&self, nodes: &[TreeNode<Packet, u32>]) -> TreeNodeStats {
         let mut sum = TreeNodeStats::default();
         for node in &nodes[self.nodes.start as usize..self.nodes.end as usize] {

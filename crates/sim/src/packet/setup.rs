@@ -27,8 +27,9 @@ pub struct Setup {
     pub choice: Box<dyn Fn(u32) -> Choice>,
     /// Lengths of frames.
     pub sizes: FrameSizes,
-    /// What a host takes to send a packet is random, up to this: without it, flows that share a bottleneck can lock into a
-    /// pattern in which always the same one finds the queue full (Floyd and Jacobson, "On traffic phase effects", 1991).
+    /// Most time that a host takes to send a packet; the time is random: without it, flows that share a bottleneck can
+    /// lock into a pattern in which always the same one finds the queue full (Floyd and Jacobson, "On traffic phase
+    /// effects", 1991).
     pub jitter: Jitter,
     /// How control messages travel.
     pub control: ControlPlane,
@@ -42,7 +43,7 @@ pub struct Setup {
     pub sample: Option<Sampling>,
     /// The run ends then, whatever is left to do.
     pub until: Option<Time>,
-    /// After the last task the run goes on, for so long at most, until all machines that can be reached are at rest.
+    /// After the last task the run goes on, at most for this time, until all machines that can be reached are at rest.
     pub drain: Option<Duration>,
     /// How long a block takes to decode when symbols were lost, and how many symbols beyond K it needs.
     pub decode: DecodeModel,
@@ -72,7 +73,7 @@ impl Setup {
         matches!(self.flows_of(plan), Flows::Coded(_))
     }
 
-    /// What the flows of a task run.
+    /// Transport of a task's flows.
     pub(super) fn flows_of(&self, plan: &TaskPlan) -> Flows {
         match (plan.background, &self.transport) {
             (Some(flows), _) => flows,
@@ -123,7 +124,7 @@ pub struct TaskPlan {
     pub background: Option<Flows>,
 }
 
-/// What the flows of a task run.
+/// Transport of a task's flows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Flows {
     /// Coded symbols of this class, by the machines of [`Transport::Coded`]; beside it as background only where they are pulled.
@@ -214,7 +215,7 @@ pub struct CodedSetup {
     pub blocks_in_flight: usize,
     /// An ACK never waits longer.
     pub max_ack_delay: Duration,
-    /// Without any symbol for so long, a receiver gives up.
+    /// Time without any symbol after which a receiver gives up.
     pub source_patience: Duration,
     /// The controller's settings.
     pub controller: ControllerConfig,
@@ -224,9 +225,9 @@ pub struct CodedSetup {
     pub class: Class,
     /// Capacity of each host's links that Algorithm 1 assumes.
     pub host_rate: Option<BitRate>,
-    /// What each host's own links carry, away from it and towards it, where each says that instead.
+    /// Capacities of each host's own links, away from it and towards it, where each states those instead.
     pub lines: Vec<(BitRate, BitRate)>,
-    /// And of the links that each host shares with its rack, where those are narrower: name and rate.
+    /// The links that each host shares with its rack, where those are narrower: name and rate.
     pub racks: Vec<Option<(String, BitRate)>>,
     /// Which transport tasks ask for; a pulled one of several sources, with another first window.
     pub delivery: Delivery,
@@ -245,7 +246,7 @@ pub struct PullSetup {
     pub session: SessionConfig,
     /// Symbols that each of several sources pushes (IW).
     pub many_window: u16,
-    /// What receivers leave free of their links for each symbol that they pull.
+    /// Bytes that receivers leave free of their links for each symbol that they pull.
     pub headroom: Bytes,
 }
 
@@ -256,7 +257,7 @@ pub struct TreeSetup {
     pub receiver: TreeReceiverConfig,
     /// Every device where a tree branches.
     pub store: StoreConfig,
-    /// A group has at most so many trees.
+    /// Most trees of a group.
     pub most: usize,
 }
 
@@ -292,12 +293,12 @@ pub enum Change {
     Paused(u32, bool),
     /// A host forgets all but its objects and finished blocks.
     Restart(u32),
-    /// A host is gone without a goodbye: it hears and says nothing until it restarts and is no longer paused. What it
-    /// knows is of no use to it then.
+    /// A host is gone without a goodbye: it hears and says nothing until it restarts and is no longer paused. Its
+    /// knowledge is of no use to it then.
     Killed(u32),
     /// The controller forgets all but what it was told to keep.
     RestartController,
-    /// What the controller was told to keep is lost (casts only).
+    /// The records that the controller had its driver keep are lost (casts only).
     LoseControllerState,
     /// A host is not as it should be, or is again (casts only).
     Member(u32, MemberFault),
@@ -318,8 +319,8 @@ pub enum MemberFault {
     ForgedFeedback(f64),
     /// Each datagram that reaches it has a wrong byte in its header with this probability.
     Corrupt(f64),
-    /// Each datagram that reaches it, and each message to and from its controller, comes once more with this probability, so much
-    /// later.
+    /// Each datagram that reaches it, and each message to and from its controller, comes once more with this
+    /// probability, later by this time.
     Replay(f64, Duration),
 }
 
@@ -440,7 +441,7 @@ pub enum SetupError {
         task: String,
         /// Its sources.
         sources: usize,
-        /// What its flows run.
+        /// Transport of its flows.
         scheme: baseline::Scheme,
     },
     /// T and the size make no object.
@@ -452,12 +453,12 @@ pub enum SetupError {
         packets: u64,
         /// T.
         symbol: u16,
-        /// What is wrong.
+        /// The problem.
         why: headwater_units::GeometryError,
     },
 }
 
-/// An object of so many symbols, at most 2^62 bytes: what endless flows send.
+/// An object of `packets` symbols, at most 2^62 bytes: what endless flows send.
 fn object_bytes(packets: u64, symbol: u16) -> Bytes {
     Bytes::new(packets.saturating_mul(u64::from(symbol)).min(1 << 46))
 }

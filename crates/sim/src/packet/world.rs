@@ -58,7 +58,7 @@ struct EndpointEntry {
     task: u32,
 }
 
-/// The endpoint of whoever has none.
+/// The endpoint of slots that have none.
 const NOWHERE: u32 = u32::MAX;
 
 /// A fetch goes by the number of its endpoint.
@@ -100,7 +100,7 @@ struct Running {
     midway: Vec<(u64, u64)>,
 }
 
-/// What one receiver of a task has.
+/// State of one receiver of a task.
 #[derive(Default)]
 struct Reception {
     assembly: Option<Assembly>,
@@ -111,7 +111,7 @@ struct Reception {
     midway: u64,
 }
 
-/// What came by one flow, also after its receiver had all that it wanted: the machine does not look at it then.
+/// Counts of one flow, also after its receiver had all that it wanted: the machine does not look at packets then.
 #[derive(Clone, Copy, Default)]
 struct Tally {
     whole: u64,
@@ -157,9 +157,9 @@ pub(super) struct World {
     incarnations: u64,
     /// Which of them was each host's last.
     starts: Vec<u64>,
-    /// By host; one more for whoever is at none.
+    /// By host; one more for slots at none.
     paused: Vec<bool>,
-    /// Nothing is said or heard any more; what is in flight still arrives.
+    /// No messages are sent or heard any more; what is in flight still arrives.
     muted: bool,
     /// Changes that have not happened yet.
     changes_left: usize,
@@ -342,7 +342,8 @@ impl World {
         self.finish()
     }
 
-    /// Goes on until all machines are at rest, or so long; then nobody says anything more, and what is in flight arrives.
+    /// Goes on until all machines are at rest, or for the time `longest`; then nobody says anything more, and what is
+    /// in flight arrives.
     fn rest(&mut self, longest: Duration) {
         let until = (self.now + longest).as_nanos();
         while !self.muted || self.delivery.bodies.len() > 0 {
@@ -459,7 +460,7 @@ impl World {
     fn hear(&mut self, endpoint: u32, packet: Packet) {
         let place = self.endpoints[endpoint as usize].slot;
         let slot = &mut self.slots[place as usize];
-        // What the network brings to a paused host is gone; its own disk and decoder wait for it.
+        // Packets that the network brings to a paused host are gone; its own disk and decoder wait for it.
         if self.muted || slot.paused {
             return;
         }

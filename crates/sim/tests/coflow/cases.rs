@@ -162,7 +162,7 @@ fn sent(case: &Case, flows: &[Flow], coflow: usize) -> f64 {
     total as f64 - flows.iter().filter(|flow| flow.coflow == coflow).map(|flow| flow.left).sum::<f64>()
 }
 
-/// What the policy sees, and the number of each of its flows.
+/// Demand as the policy sees it, and the number of each of its flows.
 fn demand(case: &Case, flows: &[Flow], here: &[usize]) -> (PortDemand, Vec<usize>) {
     let (mut coflows, mut order) = (Vec::new(), Vec::new());
     for &at in here {

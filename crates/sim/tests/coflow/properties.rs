@@ -1,4 +1,4 @@
-//! What holds of every run: names and ports are only names, no flow is left out, time is not lost where there is work.
+//! Properties of every run: names and ports are only names, no flow is left out, time is not lost where there is work.
 
 use headwater_policy::Policy;
 use headwater_policy::coflow::{

@@ -34,7 +34,7 @@ pub(crate) struct Storm {
     pub(crate) facts: Facts,
 }
 
-/// What a judge must know beside the records.
+/// Facts that a judge must know beside the records.
 pub(crate) struct Facts {
     pub(crate) seed: u64,
     pub(crate) topology: Topology,
@@ -182,7 +182,7 @@ fn ppush(rng: &mut ChaCha8Rng, spread: SpreadRule, product: bool, symbol_size: u
     }
 }
 
-/// What happens to links, hosts and controller, by time. Most of it passes; some of it stays.
+/// Faults of links, hosts and controller, by time. Most of it passes; some of it stays.
 fn faults(rng: &mut ChaCha8Rng, topology: &Topology, tasks: &[TaskPlan], rate: u64) -> Vec<(Time, Change)> {
     let links = topology.fabric().link_count() as u32;
     let hosts = topology.hosts().len() as u32;
@@ -241,7 +241,7 @@ fn faults(rng: &mut ChaCha8Rng, topology: &Topology, tasks: &[TaskPlan], rate: u
         add(rng, 0.2, during, Some(after));
     }
     for _ in 0..several(rng, 3) {
-        // Somebody who has something to lose.
+        // A task that has something to lose.
         let task = &tasks[rng.random_range(0..tasks.len())];
         let host = match rng.random_bool(0.4) {
             true => task.receiver,

@@ -1,4 +1,4 @@
-//! What must hold after a storm.
+//! Properties that must hold after a storm.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +37,7 @@ impl Outcome {
     }
 }
 
-/// What stays broken when everything that passes has passed.
+/// Faults that stay when everything that passes has passed.
 struct Aftermath<'a> {
     facts: &'a Facts,
     paused: BTreeSet<u32>,
@@ -111,7 +111,7 @@ pub(crate) fn judge(records: &Records, facts: &Facts) -> Result<Outcome, String>
     Ok(outcome)
 }
 
-/// A task was delivered, or it was said why it cannot be, and that is so.
+/// A task was delivered, or its failure has a reason, and the reason is true.
 fn ended(row: &TaskRow, index: usize, aftermath: &Aftermath<'_>) -> Result<Outcome, String> {
     let plan = &aftermath.facts.tasks[index];
     let bytes = plan.bytes.expect("every storm states sizes");

@@ -7,11 +7,11 @@
 //! time, of those that the peer has the one that the fewest of its own peers have (rarest first), equally rare ones by lot,
 //! and asks the next as soon as it is there. It asks nobody for a block that it has asked another for.
 //!
-//! Everything is rates: whoever carries a block gets its max-min share of all links on the path. Rates are made anew
-//! [`STEPS`] times in the time that a block takes alone, and not at every change: five million blocks make ten million of
-//! these. What a peer has is known, and can be had, from the step on that follows its arrival, as if a notice and a request took
-//! so long; a block that follows another on its connection follows without a gap. Steps of a sixteenth of the length
-//! change no finish by more than another draw of the lots does.
+//! Everything is rates: a connection that carries a block gets its max-min share of all links on the path. Rates are
+//! made anew [`STEPS`] times in the time that a block takes alone, and not at every change: five million blocks make
+//! ten million of these. A block of a peer is known, and can be had, from the step on that follows its arrival, as if a
+//! notice and a request took that long; a block that follows another on its connection follows without a gap. Steps of
+//! a sixteenth of the length change no finish by more than another draw of the lots does.
 //!
 //! Leaves out what real ones have on top, each to their disadvantage: headers, slow start and losses of TCP, a tracker, notices and
 //! requests as traffic, blocks that come twice (endgame). Does not know failures.
@@ -58,7 +58,7 @@ pub struct Swarm {
     pub connections: Vec<Connection>,
 }
 
-/// What became of it.
+/// Result of a swarm.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spread {
     /// By member: when it had everything; none if that can never be.
@@ -242,7 +242,7 @@ impl<'a> Blocks<'a> {
         self.woken = woken;
     }
 
-    /// Brings so many bytes over a connection. `when` tells the time at a part of the step, 0 to 1.
+    /// Brings `bytes` over a connection. `when` tells the time at a part of the step, 0 to 1.
     fn carry(&mut self, connection: u32, paths: &Paths, bytes: f64, when: impl Fn(f64) -> f64) {
         let mut room = bytes;
         while let Some((block, left)) = self.carried[connection as usize] {

@@ -24,16 +24,16 @@ pub enum Choice {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ties {
-    /// Whoever the lot of the member that chooses decides for.
+    /// The peer that a random draw of the choosing member picks.
     #[default]
     Lot,
-    /// Whoever has the lowest number: the same one for all that choose, as if all sorted one list.
+    /// The peer with the lowest number: the same one for all that choose, as if all sorted one list.
     Number,
 }
 
-/// The connections among these hosts, the source first: both ways between any two of whom one has chosen the other. Each way
-/// takes one of the shortest paths for good, by lot. By receiver, then by sender; none between hosts that do not reach one
-/// another.
+/// The connections among these hosts, the source first: both ways between any two of which one has chosen the other.
+/// Each way takes one of the shortest paths for good, by lot. By receiver, then by sender; none between hosts that do
+/// not reach one another.
 ///
 /// # Errors
 /// [`FabricError::UnknownHost`].
@@ -89,7 +89,7 @@ fn draw(seed: u64, stream: u64) -> ChaCha8Rng {
     draw
 }
 
-/// The others in the order in which they are to be chosen: the first of every range of distances, then whoever is nearest.
+/// The others in the order in which they are to be chosen: the first of every range of distances, then the nearest.
 fn near(
     topology: &Topology,
     members: &[HostId],

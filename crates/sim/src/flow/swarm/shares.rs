@@ -65,12 +65,12 @@ pub(super) struct Shares {
     levels: BinaryHeap<Reverse<(Level, u32)>>,
 }
 
-/// What a link has, while filling.
+/// State of a link, while filling.
 #[derive(Clone, Copy, Debug)]
 struct Link {
     /// Bits per second.
     capacity: f64,
-    /// What nobody has yet.
+    /// Capacity that nobody has yet.
     left: f64,
     /// Flows that have no rate yet.
     open: u32,
@@ -103,7 +103,7 @@ impl Shares {
         &self.paths
     }
 
-    /// What a flow got when the links were last filled, bits per second.
+    /// Rate of a flow when the links were last filled, bits per second.
     pub(super) fn rate(&self, flow: u32) -> f64 {
         self.rates[flow as usize]
     }
@@ -177,7 +177,7 @@ impl Shares {
 }
 
 impl Link {
-    /// What each of those gets that have no rate yet, if this is where they are held up.
+    /// Rate of each of those that have none yet, if this is where they are held up.
     fn level(&self) -> Level {
         Level(self.left / f64::from(self.open))
     }
@@ -194,7 +194,7 @@ mod tests {
     use crate::flow::{Allocation, Share};
 
     proptest! {
-        /// What is filled all at once is what [`Rates`] has, whoever has come and gone before.
+        /// The rates of filling all at once are those of [`Rates`], whatever flows have come and gone before.
         #[test]
         fn shares_are_the_max_min_rates(
             capacities in prop::collection::vec(1u64..1_000, 6..12),

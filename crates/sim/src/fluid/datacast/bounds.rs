@@ -7,7 +7,7 @@ use headwater_units::{BitRate, Bytes, Duration, Packets};
 /// The slowest receiver of a tree, and the source's constants.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlowestReceiver {
-    /// What it can take (Datacast R).
+    /// Rate that it can take (Datacast R).
     pub rate: BitRate,
     /// By how much the source goes faster after each [`interval`](Self::interval) without a duplicate interest
     /// (Datacast delta).
@@ -31,15 +31,16 @@ impl SlowestReceiver {
         rate * rate / (2.0 * self.acceleration()) - (self.credit_bytes() - in_flight)
     }
 
-    /// The most that is sent twice, as a part of what is sent once (Datacast Theorem 2), while the cache is large enough:
-    /// `(delta / T) / (delta / T + R / (2 MTU / R + RTT_m))`. What is sent twice is just this if the round trip is nothing.
+    /// The most that is sent twice, as a part of what is sent once (Datacast Theorem 2), while the cache is large
+    /// enough: `(delta / T) / (delta / T + R / (2 MTU / R + RTT_m))`. The data sent twice are just this if the round
+    /// trip is nothing.
     pub fn duplicate_bound(&self) -> f64 {
         let rate = bytes_per_second(self.rate);
         let slowing = rate / (2.0 * self.packet.get() as f64 / rate + self.rtt.as_secs_f64());
         self.acceleration() / (self.acceleration() + slowing)
     }
 
-    /// What credit alone lets a receiver have, if nothing else bounds it (Datacast §V-B): `w MTU / RTT_m`.
+    /// Rate that credit alone lets a receiver have, if nothing else bounds it (Datacast §V-B): `w MTU / RTT_m`.
     pub fn rate_by_credit(&self) -> BitRate {
         BitRate::new((self.credit_bytes() * 8.0 / self.rtt.as_secs_f64()) as u64)
     }
@@ -55,7 +56,7 @@ impl SlowestReceiver {
     }
 }
 
-/// What full packets carry besides their headers at some rate (Datacast §VI-B1, "the optimal results").
+/// Payload rate of full packets at some rate of the line (Datacast §VI-B1, "the optimal results").
 pub fn goodput(rate: BitRate, packet: Bytes, header: Bytes) -> BitRate {
     let payload = packet.get().saturating_sub(header.get()) as f64;
     BitRate::new((rate.get() as f64 * payload / packet.get().max(1) as f64) as u64)

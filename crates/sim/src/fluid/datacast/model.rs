@@ -49,7 +49,7 @@ impl Delays {
     }
 }
 
-/// What is integrated.
+/// The model to integrate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Model {
     /// The receiver and the constants. Its round trip is not used: see [`Model::delays`].
@@ -58,7 +58,7 @@ pub struct Model {
     pub delays: Delays,
     /// Of every caching node (Datacast C).
     pub cache: Bytes,
-    /// What the source begins with; 500 Mbit/s in §VI-B.
+    /// Initial rate of the source; 500 Mbit/s in §VI-B.
     pub initial_rate: BitRate,
     /// When the integration ends.
     pub end: Time,
@@ -69,11 +69,11 @@ pub struct Model {
 pub struct Sample {
     /// The time it covers begins here; where the last one ended.
     pub from: Time,
-    /// And ends here.
+    /// End of the sample.
     pub to: Time,
     /// New data that the source sends (Datacast x_s').
     pub source_rate: BitRate,
-    /// What the slowest receiver gets (Datacast x_r').
+    /// Rate of the slowest receiver (Datacast x_r').
     pub receiver_rate: BitRate,
     /// Old data that it asks the source for.
     pub duplicate_rate: BitRate,
@@ -89,13 +89,13 @@ pub struct Series {
 }
 
 impl Series {
-    /// What the slowest receiver gets from a moment on. `None` if nothing was sampled then.
+    /// Rate of the slowest receiver from a moment on. `None` if nothing was sampled then.
     pub fn goodput(&self, from: Time) -> Option<BitRate> {
         let (time, received, _, _) = self.sums(from);
         (time > 0.0).then(|| BitRate::new((received / time) as u64))
     }
 
-    /// What is sent twice as a part of what is sent once (Datacast §V-D), from a moment on. `None` if nothing new was.
+    /// Data sent twice as a part of the data sent once (Datacast §V-D), from a moment on. `None` if nothing new was.
     pub fn duplicate_ratio(&self, from: Time) -> Option<f64> {
         let (_, _, new, twice) = self.sums(from);
         (new > 0.0).then(|| twice / new)
@@ -155,7 +155,7 @@ pub fn integrate(model: &Model, sampling: Duration) -> Result<Series, ModelError
         }
     }
     let in_flight = bytes_per_second(receiver.rate) * model.delays.rtt().as_secs_f64();
-    // What just fills the pipe may be reckoned a last bit short of it.
+    // A credit that just fills the pipe may be computed a last bit short of it.
     if receiver.credit_bytes() < in_flight * (1.0 - 1e-9) {
         return Err(ModelError::Credit { credit: receiver.credit_bytes(), in_flight });
     }
@@ -221,11 +221,11 @@ fn run(model: &Model, sampling: Duration) -> Series {
     series
 }
 
-/// What a quantity was, step by step, the latest one last. Before the first step it was nothing.
+/// History of a quantity, step by step, the latest one last. Before the first step it was nothing.
 struct Past(VecDeque<f64>);
 
 impl Past {
-    /// Remembers so many steps.
+    /// Remembers `steps` steps.
     fn new(steps: f64) -> Past {
         Past(VecDeque::from(vec![0.0; steps as usize + 3]))
     }

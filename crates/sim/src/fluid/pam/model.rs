@@ -29,7 +29,7 @@ pub struct Model {
 /// A link, with the port that it begins at.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// What it carries.
+    /// Its capacity.
     pub capacity: BitRate,
     /// Its port's allocator; without one it carries what comes.
     pub allocator: Option<RateAllocatorConfig>,
@@ -55,7 +55,7 @@ pub struct Sample {
     pub from: Time,
     /// Until when.
     pub to: Time,
-    /// What each transfer sent, bit/s.
+    /// Rate that each transfer sent, bit/s.
     pub sent: Vec<f64>,
     /// The part of each link that was carried, 0..=1.
     pub used: Vec<f64>,
@@ -64,7 +64,7 @@ pub struct Sample {
 /// A transfer while it runs.
 struct Running {
     rate: BitRate,
-    /// What has passed its path and not come back yet, and when it will.
+    /// Offers that have passed its path and not come back yet, and when they will.
     offers: VecDeque<(Time, BitRate)>,
     asks_at: Time,
     /// Part of a byte that allocators have not counted yet.

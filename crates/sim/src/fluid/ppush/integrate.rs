@@ -85,7 +85,7 @@ fn run(model: &Model, step: Step, sampling: Duration) -> Series {
     series
 }
 
-/// What stays the same about a flow.
+/// Constants of a flow.
 struct FlowPath<'a> {
     flow: &'a PushFlow,
     /// R' of Eq. 8 by Eq. 13, at the slowest link of the path, in seconds.

@@ -26,7 +26,7 @@ use thiserror::Error;
 /// A link and its queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
-    /// What it carries (PPUSH C).
+    /// Its capacity (PPUSH C).
     pub capacity: BitRate,
     /// The queue beyond which packets are marked (PPUSH K).
     pub mark_threshold: Packets,
@@ -47,7 +47,7 @@ pub struct PushFlow {
     pub path: Vec<usize>,
 }
 
-/// What is integrated.
+/// The model to integrate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     /// Numbered such that every path goes upwards.
@@ -81,15 +81,15 @@ pub enum Step {
 pub struct Sample {
     /// The time it covers begins here; where the last one ended.
     pub from: Time,
-    /// And ends here.
+    /// End of the sample.
     pub to: Time,
     /// Of every flow; zero while it does not run.
     pub window: Vec<Packets>,
     /// Of every flow (PPUSH alpha); zero while it does not run.
     pub mark_fraction: Vec<f64>,
-    /// What every flow gets through its last link.
+    /// Rate of every flow through its last link.
     pub rate: Vec<BitRate>,
-    /// What every flow's path takes, whether it runs or not.
+    /// Round-trip time of every flow's path, whether it runs or not.
     pub rtt: Vec<Duration>,
     /// Of every link.
     pub queue: Vec<Packets>,

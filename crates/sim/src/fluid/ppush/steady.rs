@@ -10,7 +10,7 @@ use headwater_units::{BitRate, Bytes, Duration, Packets, Theta};
 /// One link that several push flows fill, and the round trip over it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bottleneck {
-    /// What the link carries (PPUSH C, there in packets per second).
+    /// Capacity of the link (PPUSH C, there in packets per second).
     pub capacity: BitRate,
     /// The size of every packet; 1210 B in PPUSH §IV-B.
     pub packet: Bytes,

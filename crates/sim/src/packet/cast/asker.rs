@@ -57,7 +57,7 @@ impl World {
     }
 }
 
-/// What the controller's last word says of a host that has not said how it ended.
+/// Reason in the controller's last word for a host that has not said how it ended.
 fn reason(host: u32, members: &[MemberNews]) -> String {
     match members.iter().find(|member| member.node == node_of(host)).map(|member| &member.standing) {
         Some(MemberStanding::Failed(reason)) => reason.clone(),

@@ -11,9 +11,9 @@ use super::{ASKER, Kept, Socket, World, drawn, node_of};
 use crate::packet::Event;
 use crate::packet::setup::Change;
 
-/// Hosts dial a controller that is gone until they find it again: all within so long.
+/// Time within which all hosts find a controller again that was gone.
 const FOUND_AGAIN: Duration = Duration::from_secs(1);
-/// Whoever waits for a cast asks once more when the controller has said nothing for so long.
+/// Silence of the controller, after which the node that waits for a cast asks once more.
 const ASKS_AGAIN: Duration = Duration::from_secs(2);
 
 impl Kept {
@@ -54,7 +54,7 @@ impl World {
             let it = &mut self.hosts[host as usize];
             it.linked = false;
             it.unheard.clear();
-            // What is on its way between them is lost.
+            // Messages on their way between them are lost.
             let least = self.setup.control_delay * 2;
             let after = least + Duration::from_nanos(self.chance.random_range(0..FOUND_AGAIN.as_nanos()));
             self.transit.agenda.push((now + after).as_nanos(), Event::Link { host });
@@ -66,7 +66,7 @@ impl World {
     pub(super) fn find_again(&mut self, host: u32) {
         match self.hosts.get(host as usize) {
             None => self.ask(),
-            // Who does not run now comes by itself later.
+            // A host that does not run now comes by itself later.
             Some(it) if !it.linked && !it.silent => self.link(host),
             Some(_) => {}
         }
@@ -139,7 +139,7 @@ impl World {
         }
         let kept = std::mem::take(&mut it.socket).kept;
         for brought in kept {
-            // What it carries is asked for right after it was handed in.
+            // The node has its driver read the payload right after the packet was handed in.
             self.hosts[host as usize].take(self.now, brought);
             self.drive(host);
         }

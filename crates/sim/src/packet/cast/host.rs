@@ -39,7 +39,7 @@ use super::shelves::{Shelf, Shelves};
 /// A packet of a tree that carries no payload, and the length of the one that it has.
 #[derive(Clone, Debug)]
 pub struct Passed {
-    /// What it says.
+    /// Its content.
     pub datagram: Datagram,
     /// Bytes of a symbol; nothing of everything else.
     pub payload: u16,
@@ -59,7 +59,7 @@ impl Parcel for Passed {
     }
 }
 
-/// What a host has its network, its clock and its controller's link do.
+/// A host's access to its network, its clock and its controller's link.
 pub trait Surroundings {
     /// The path to the first of these addresses, best first: of a host, or of a group. It leads nowhere if there are none.
     fn path(&mut self, at: &[SocketAddr]) -> PathId;
@@ -71,15 +71,15 @@ pub trait Surroundings {
     fn send_bytes(&mut self, to: To<SocketAddr>, bytes: Arc<[u8]>);
     /// Says something over the link to the controller.
     fn say(&mut self, word: Control);
-    /// Gives [`Host::on_job`] this after so long.
+    /// Gives [`Host::on_job`] this job after the time `after`.
     fn later(&mut self, after: Duration, job: Job);
     /// From now on brings what is sent to a group, or no more.
     fn join(&mut self, group: SocketAddr, joins: bool);
-    /// What was asked for under this number has come to an end.
+    /// The request with this number has come to an end.
     fn ended(&mut self, request: u64, end: &FetchEnd);
 }
 
-/// What disk and decoder do meanwhile.
+/// Work of disk and decoder.
 #[derive(Clone, Copy, Debug)]
 pub enum Job {
     /// A block is read for a flow.
@@ -95,24 +95,24 @@ pub enum Job {
     Opened {
         /// The fetch.
         fetch: FetchId,
-        /// It had begun so often.
+        /// Number of times that it had begun.
         begun: u32,
     },
     /// The decoder has seen what is here of a block.
     Decoded {
         /// The fetch.
         fetch: FetchId,
-        /// It had begun so often.
+        /// Number of times that it had begun.
         begun: u32,
         /// The block.
         block: BlockIndex,
     },
 }
 
-/// What a host is.
+/// Configuration of a host.
 #[derive(Clone)]
 pub struct HostConfig {
-    /// What it says of itself.
+    /// Its introduction.
     pub info: NodeInfo,
     /// The link to its controller.
     pub controller: PathId,
@@ -120,11 +120,11 @@ pub struct HostConfig {
     pub source: SourceConfig,
     /// Its receiving machine.
     pub receivers: HostReceiverConfig,
-    /// What its machines draw from, and its decoder.
+    /// Seed of its machines, and of its decoder.
     pub seed: [u8; 32],
     /// How long it takes to read a block.
     pub prepare: Duration,
-    /// And to decode one of which symbols were lost.
+    /// Time to decode a block of which symbols were lost.
     pub decode: Duration,
     /// Symbols beyond K that such a block needs; `None`: drawn.
     pub overhead: Option<u32>,
@@ -137,7 +137,7 @@ pub struct Disk {
     pub full: bool,
     /// Nothing can be read any more.
     pub unreadable: bool,
-    /// What it does comes so much later.
+    /// Delay of all its actions.
     pub late: Duration,
 }
 
@@ -167,13 +167,13 @@ pub struct Host {
     rng: ChaCha8Rng,
 }
 
-/// What is to be fetched, and why.
+/// Object to fetch, and the reason.
 struct Wanted {
     request: u64,
     name: String,
     class: Class,
     delivery: Option<Delivery>,
-    /// What the invitation says of it; nobody has invited to it if there is nothing.
+    /// Content of the invitation; `None` if nobody has invited to it.
     invited: Option<(ObjectId, Option<GroupInvitation>)>,
 }
 
@@ -183,7 +183,7 @@ struct Fetching {
     object: Option<ObjectId>,
     geometry: Option<Geometry>,
     begun: u32,
-    /// What came could not be kept.
+    /// A symbol that came could not be kept.
     broken: bool,
     open: SortedMap<BlockIndex, Open>,
     with_decoder: SortedMap<BlockIndex, Open>,
@@ -261,7 +261,7 @@ impl Host {
         self.fetches.is_empty() && self.waiting.is_empty()
     }
 
-    /// A datagram as bytes, if it has the key of its flow. What a symbol carries is all zeros.
+    /// A datagram as bytes, if it has the key of its flow. The payload of a symbol is all zeros.
     pub fn in_bytes(&mut self, datagram: &Datagram) -> Option<Vec<u8>> {
         let payload = if datagram.body.symbol().is_some() { self.symbol_size } else { 0 };
         let mut bytes = vec![0; datagram.len(payload)];
@@ -635,7 +635,7 @@ impl Host {
                 self.node.tell_fetch(now, fetch, ReceiverCommand::DecodeFailed { block, failure });
             }
         } else if decodes && self.disk.full {
-            // As of any block that cannot be kept: the fetch is stopped, whoever waits for it is told why.
+            // As of any block that cannot be kept: the fetch is stopped, and its caller is told why.
             it.broken = true;
             self.node.tell_fetch(now, fetch, ReceiverCommand::Cancel);
         } else if decodes {
@@ -649,7 +649,7 @@ impl Host {
         }
     }
 
-    /// All is here: it goes into the store and is offered, and whoever has invited to it is told.
+    /// All is here: it goes into the store and is offered, and the inviting controller is told.
     fn on_done(&mut self, now: Time, fetch: FetchId, out: &mut impl Surroundings) {
         let stats = self.node.receivers_mut().stats(now, fetch).unwrap_or_default();
         let Some(it) = self.fetches.get_mut(&fetch) else { return };
@@ -677,7 +677,7 @@ impl Host {
         }
     }
 
-    /// What was wanted has come to its end.
+    /// A fetch has come to its end.
     fn over(&mut self, now: Time, wanted: Wanted, fetched: Fetched, out: &mut impl Surroundings) {
         let Wanted { request, invited, .. } = wanted;
         let fetched = Fetched { request, ..fetched };
@@ -693,7 +693,7 @@ impl Host {
     }
 }
 
-/// What is said of an invitation that brought nothing.
+/// Report about an invitation that brought nothing.
 fn nothing(end: FetchEnd) -> Fetched {
     let (by_group, by_unicast, relayed, from) = Default::default();
     Fetched { request: 0, end, by_group, by_unicast, relayed, from, files: Bytes::ZERO }

@@ -11,7 +11,7 @@ use super::transit::{Brought, CONTROLLER};
 use super::{Standing, World};
 use crate::packet::setup::MemberFault;
 
-/// What is wrong with a host beside its disk; each with its probability.
+/// Faults of a host beside those of its disk; each with its probability.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Misconduct {
     symbols: f64,
@@ -22,7 +22,7 @@ pub(super) struct Misconduct {
     by: Duration,
 }
 
-/// What comes once more: where it is kept until then, and how often its host had found the controller.
+/// Packets that come once more: where they are kept until then, and how often its host had found the controller.
 #[derive(Default)]
 pub(super) struct Replays {
     places: BTreeMap<u32, u32>,
@@ -36,7 +36,7 @@ impl Misconduct {
         self.symbols > 0.0 && body.symbol().is_some() && chance.random_bool(self.symbols)
     }
 
-    /// Makes a receiver's feedback say what is not so. What no receiver can say is left as it is.
+    /// Makes a receiver's feedback say what is not so. A datagram that no receiver sends is left as it is.
     pub(super) fn forge(&self, datagram: &mut Datagram, chance: &mut ChaCha8Rng) {
         if self.feedback == 0.0 || datagram.body.symbol().is_some() || !chance.random_bool(self.feedback) {
             return;
@@ -107,7 +107,8 @@ impl World {
         self.replays.begun
     }
 
-    /// Whether this comes a second time by a link that is gone. What comes for the first time may be kept to come again.
+    /// Whether this comes a second time by a link that is gone. A packet that comes for the first time may be kept to
+    /// come again.
     pub(super) fn is_replay_of_old(&mut self, place: u32, at: u32, brought: &Brought) -> bool {
         // Where it is about a link to the controller, it is the host's at the other end.
         let host = if at == CONTROLLER { brought.packet.path.0 } else { at };
@@ -125,7 +126,7 @@ impl World {
         false
     }
 
-    /// What has come to a host, perhaps with a wrong byte in its header.
+    /// A packet that has come to a host, perhaps with a wrong byte in its header.
     pub(super) fn damaged(&mut self, at: u32, brought: Brought) -> Brought {
         let it = &mut self.hosts[at as usize];
         let p = it.misconduct.as_ref().map_or(0.0, |misconduct| misconduct.corrupt);

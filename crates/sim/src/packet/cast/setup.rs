@@ -18,9 +18,9 @@ pub struct CastSetup {
     pub port: Box<dyn Fn(LinkId, bool) -> PortConfig>,
     /// How a switch chooses among equal paths.
     pub choice: Box<dyn Fn(u32) -> Choice>,
-    /// What a host takes to send a packet.
+    /// Time that a host takes to send a packet.
     pub jitter: Jitter,
-    /// What happens to links and hosts, ascending by time.
+    /// Changes of links and hosts, ascending by time.
     pub changes: Vec<(Time, Change)>,
     /// The object's size.
     pub bytes: Bytes,
@@ -36,11 +36,11 @@ pub struct CastSetup {
     pub gets: Vec<GetAt>,
     /// One way between a host and the controller.
     pub control_delay: Duration,
-    /// A host that says nothing is taken to be gone after so long.
+    /// Silence after which a host is taken to be gone.
     pub noticed: Duration,
     /// How long it takes to read a block.
     pub prepare: Duration,
-    /// And to decode one of which symbols were lost.
+    /// Time to decode a block of which symbols were lost.
     pub decode: Duration,
     /// Symbols beyond K that such a block needs; `None`: drawn.
     pub overhead: Option<u32>,
@@ -48,7 +48,7 @@ pub struct CastSetup {
     pub room: u16,
     /// The racks that hosts say they stand in, if they do, by host.
     pub racks: Vec<Option<u32>>,
-    /// What hosts say of their links, away from them and towards them, if they do.
+    /// Capacities that hosts state of their links, away from them and towards them, if they do.
     pub lines: Vec<(BitRate, BitRate)>,
     /// The controller's settings, but for its network and groups.
     pub controller: ControllerConfig,
@@ -56,11 +56,11 @@ pub struct CastSetup {
     pub multicast: bool,
     /// The controller knows this network.
     pub network: Option<NetworkSpec>,
-    /// What a line carries around an IP packet.
+    /// Bytes that a line carries around an IP packet.
     pub framing: Bytes,
     /// The run ends then, whatever is left to do.
     pub until: Time,
-    /// After the last receiver it goes on, for so long at most, until controller and hosts are at rest.
+    /// After the last receiver it goes on, at most for this time, until controller and hosts are at rest.
     pub drain: Option<Duration>,
     /// Everything that is drawn.
     pub seed: u64,
@@ -69,7 +69,7 @@ pub struct CastSetup {
 /// A host that gets the object by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GetAt {
-    /// When.
+    /// The time.
     pub at: Time,
     /// Its number.
     pub host: u32,
@@ -77,7 +77,7 @@ pub struct GetAt {
     pub delivery: Option<Delivery>,
 }
 
-/// What became of a cast.
+/// Result of a cast.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CastOutcome {
     /// Those who were to have the object, by the cast or by themselves, in the order of the set-up.
@@ -88,7 +88,7 @@ pub struct CastOutcome {
     pub repairs: Vec<TreeRepair>,
     /// From the beginning until the last receiver had it that ever did.
     pub all: Duration,
-    /// What one copy takes on the source's links.
+    /// Time that one copy takes on the source's links.
     pub one_copy: Duration,
     /// Bytes that left the source, all headers included, over those of one copy.
     pub copies: f64,
@@ -98,22 +98,22 @@ pub struct CastOutcome {
     pub message_bytes: u64,
     /// Bytes that left the receiver that sent most, all headers included, over those of one copy.
     pub host_copies: f64,
-    /// What entered the rack that most entered, and what left the one that most left, in the same measure; none where hosts do not say
-    /// in which they stand.
+    /// Bytes that entered the rack with the most, and bytes that left the one with the most, in the same measure; none
+    /// where hosts do not say in which they stand.
     pub rack_copies: (f64, f64),
     /// Frames that found no room or no route.
     pub dropped: u64,
     /// Hosts that found another to send wrong bytes, and which.
     pub distrusted: Vec<(u32, u32)>,
-    /// What was not at its end at the end.
+    /// State that was not at its end at the end.
     pub left: Leftovers,
-    /// What the controller has counted.
+    /// Counters of the controller.
     pub controller: ControllerStats,
     /// Events simulated.
     pub events: u64,
 }
 
-/// What is left at the end of a run of hosts that are up, and of the controller.
+/// State left at the end of a run in hosts that are up, and in the controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leftovers {
     /// Tasks of the controller.

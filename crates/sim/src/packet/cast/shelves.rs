@@ -7,7 +7,7 @@ use headwater_units::{BlockIndex, Bytes, FetchId, ObjectId};
 #[derive(Default)]
 pub(super) struct Shelves(pub(super) Vec<Shelf>);
 
-/// What is here of an object.
+/// Blocks of an object that are here.
 pub(super) struct Shelf {
     pub(super) object: ObjectId,
     pub(super) bytes: Bytes,
@@ -66,7 +66,7 @@ impl Shelf {
         self.held || (block.0 < self.blocks && self.whole.get(block.0))
     }
 
-    /// The object has so many blocks.
+    /// Notes the number of the object's blocks.
     pub(super) fn cut(&mut self, bytes: Bytes, blocks: u32) {
         self.bytes = bytes;
         if self.blocks != blocks {

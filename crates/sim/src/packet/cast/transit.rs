@@ -30,10 +30,10 @@ pub(super) const CONTROLLER: u32 = GROUP - 1;
 pub(super) const NOWHERE: u32 = GROUP - 2;
 /// Groups have numbers from here on, as paths.
 const GROUPS: u32 = 1 << 30;
-/// A membership has at most so many hosts.
+/// Most hosts of a multicast group.
 pub const MOST_MEMBERS: usize = 64;
 
-/// Whoever is meant by a path.
+/// Destination of a path.
 enum Meant {
     Host(u32),
     /// A membership, and its farthest member.
@@ -51,7 +51,7 @@ struct GroupAt {
     path: Option<PathId>,
 }
 
-/// What has come to somebody.
+/// A packet that has arrived, and where.
 pub(super) struct Arrived {
     /// A host, or [`CONTROLLER`].
     pub(super) at: u32,
@@ -65,7 +65,7 @@ pub(super) struct Brought {
     pub(super) packet: Packet,
     /// It was sent as these.
     pub(super) bytes: Option<Arc<[u8]>>,
-    /// What it carries is not the symbol that it names.
+    /// Its payload is not that of the symbol that it names.
     pub(super) wrong: bool,
 }
 
@@ -211,7 +211,7 @@ impl Transit {
         place
     }
 
-    /// What is kept by place goes along with messages that were copied to places of their own.
+    /// Entries by place go along with messages that were copied to places of their own.
     #[inline]
     fn follow_forks(&mut self) {
         for (from, to) in self.bodies.take_forks() {
@@ -323,7 +323,7 @@ impl Transit {
         self.network.change(now, link, change, &mut self.agenda, &mut self.bodies);
     }
 
-    /// What a frame has brought that came to its end over this link, if over any.
+    /// Content of a frame that came to its end over this link, if over any.
     #[inline]
     pub(super) fn take(&mut self, place: u32, link: u32, ecn: Ecn, cut: bool) -> Arrived {
         self.follow_forks();
@@ -336,7 +336,7 @@ impl Transit {
 }
 
 impl Meant {
-    /// What its message is kept for.
+    /// Number of the host or path that its message is kept for.
     fn place(&self) -> u32 {
         match self {
             Meant::Host(host) => *host,
@@ -345,7 +345,7 @@ impl Meant {
     }
 }
 
-/// The network as whoever sends knows it.
+/// The network as a sender knows it.
 pub(super) struct NetworkView<'a> {
     pub(super) topology: &'a Topology,
     pub(super) routes: &'a Routes,

@@ -1,4 +1,4 @@
-//! What is sent to a group once comes to each member once, over every link of its tree once.
+//! A packet that is sent to a group once comes to each member once, over every link of its tree once.
 
 mod offers;
 
@@ -41,9 +41,9 @@ struct Field {
     setup: Setup,
     delivery: Delivery,
     now: Time,
-    /// Who had which packet: host, packet number, whether it was cut.
+    /// Packets that came: host, packet number, whether it was cut.
     had: Vec<(u32, u64, bool)>,
-    /// What came beside symbols, and by which flow.
+    /// Datagrams that came beside symbols, and their flow.
     heard: Vec<(u32, FlowId, Body)>,
     sent: u64,
 }
@@ -182,7 +182,7 @@ impl Field {
         self.setup.topology.fabric().entering(point)[0]
     }
 
-    /// What comes to a switch leaves it; what leaves one end of a link comes to the other or is lost there.
+    /// Packets that come to a switch leave it; those that leave one end of a link come to the other or are lost there.
     fn conserved(&mut self) {
         let fabric = self.setup.topology.fabric();
         // A frame that its link will lose is forgotten when it is queued, and its line is busy with it a moment longer.

@@ -188,7 +188,7 @@ impl World {
         running.unfinished = receivers as u32;
         running.receptions.resize_with(receivers, Reception::default);
         if coded.pull.is_some() || coded.rates.is_some() {
-            // And one for a group.
+            // One more tally for a group.
             running.tallies.resize(plan.sources.len() * receivers + 1, Tally::default());
         }
         if let Some(trees) = &coded.trees {
@@ -354,7 +354,7 @@ impl World {
     }
 }
 
-/// Requests of a task are numbered in so many bits.
+/// Number of bits for the requests of a task.
 const REQUESTS: u32 = 24;
 
 /// The task of a flow of the script: it numbers them within each request.

@@ -17,7 +17,7 @@ use crate::packet::records::TaskRow;
 use crate::packet::setup::ControlPlane;
 
 impl World {
-    /// Whoever is in this slot has something to say.
+    /// Handles an event of the machine in this slot.
     pub(super) fn on_event(&mut self, slot: u32, event: MachineEvent) {
         match event {
             MachineEvent::Source(event) => self.on_source(self.slots[slot as usize].endpoint, event),

@@ -12,14 +12,14 @@ use super::machine::Command;
 use super::{Flowing, Machine, World};
 use crate::packet::setup::TaskPlan;
 
-/// One flow of a task: from whom, to whom, how much.
+/// One flow of a task: source, receiver, amount.
 struct Leg {
     source: u32,
     receiver: u32,
     packets: u64,
     /// The source has it from another leg.
     relays: bool,
-    /// And the receiver gives it to another one.
+    /// The receiver gives it to another one.
     relayed: bool,
 }
 
@@ -142,7 +142,7 @@ impl World {
         }
     }
 
-    /// What the receiver of a baseline's flow has seen.
+    /// Counters of the receiver of a baseline's flow.
     pub(super) fn received(&self, task: usize, index: usize) -> Option<ReceiverStats> {
         let running = &self.tasks[task];
         match self.machine(*running.receivers.get(index)?) {

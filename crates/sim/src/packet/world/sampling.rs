@@ -76,7 +76,7 @@ impl World {
         running.useful + sinks.sum::<u64>()
     }
 
-    /// What each flow of a task did, before the machines forget.
+    /// Records each flow of a task, before the machines forget.
     pub(super) fn note_flows(&mut self, task: u32) {
         let running = &self.tasks[task as usize];
         let mut rows = Vec::new();
@@ -121,7 +121,7 @@ impl World {
         self.records.flows.extend(rows);
     }
 
-    /// What a receiver that pulls has counted, before its machine forgets it.
+    /// Records the counters of a receiver that pulls, before its machine forgets it.
     pub(super) fn note_receiver(&mut self, task: u32, place: usize) {
         let running = &mut self.tasks[task as usize];
         let endpoint = running.receivers[place];
@@ -143,7 +143,7 @@ impl World {
         }
     }
 
-    /// What came by flows that are pulled, to the end of the run.
+    /// Records the counts of flows that are pulled, at the end of the run.
     fn note_tallies(&mut self) {
         for task in 0..self.tasks.len() as u32 {
             let receptions = self.tasks[task as usize].receptions.iter().enumerate();

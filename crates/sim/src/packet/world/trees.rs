@@ -63,16 +63,16 @@ impl World {
         }
     }
 
-    /// What the fastest link that leaves a host carries.
+    /// Capacity of the fastest link that leaves a host.
     pub(super) fn fastest_link(&self, host: u32) -> Option<BitRate> {
         let fabric = self.setup.topology.fabric();
         let leaving = self.setup.topology.point_of(HostId(host)).map_or(&[][..], |at| fabric.leaving(at));
         leaving.iter().filter_map(|link| fabric.link(*link)?.capacity).max()
     }
 
-    /// What each tree of a task carries beside the others, before any is installed, as far as the source knows: all links as fast as
-    /// its own. Which is the slowest it finds out (Datacast §V-B), that of others' interests no rule finds out: without room for
-    /// them queues would only grow.
+    /// Rate of each tree of a task beside the others, before any is installed, as far as the source knows: all links as
+    /// fast as its own. The source finds out which one is the slowest (Datacast §V-B); no rule finds out the load of
+    /// others' interests: without room for them queues would only grow.
     pub(super) fn rates_of_trees(&self, task: u32) -> Vec<Option<BitRate>> {
         let Some(trees) = self.trees_to_install.get(&task) else { return Vec::new() };
         let rate = self.fastest_link(self.setup.tasks[task as usize].sources[0]);
@@ -82,7 +82,7 @@ impl World {
         trees::rates(&self.setup.topology, trees, Switches::Stores, sizes, |_| rate)
     }
 
-    /// What a tree's source has counted.
+    /// Counters of a tree's source.
     fn tree_stats(&self, task: usize, tree: usize) -> Option<TreeStats> {
         let flow = self.tasks[task].flows.iter().find(|flowing| tree_of(flowing.flow) == tree)?;
         match self.machine(self.sources[flow.source as usize]) {

@@ -104,7 +104,7 @@ fn copies_that_a_fault_makes_have_offers_of_their_own() {
     assert_eq!(field.delivery.bodies.len(), 0);
 }
 
-/// What other flows send is copied at branches as ever: one message for all.
+/// Packets of other flows are copied at branches as ever: one message for all.
 #[test]
 fn frames_that_claim_nothing_share_their_message() {
     let mut field = field(granting(AllocatorVariant::Simple), granting(AllocatorVariant::Simple));
