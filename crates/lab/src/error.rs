@@ -45,7 +45,7 @@ pub enum LabError {
     /// A folder or file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// Which.
+        /// The path.
         path: PathBuf,
         /// The system's error.
         source: io::Error,
@@ -53,7 +53,7 @@ pub enum LabError {
     /// A folder or file cannot be written.
     #[error("cannot write {}: {source}; choose another folder with {option}", path.display())]
     Write {
-        /// Which.
+        /// The path.
         path: PathBuf,
         /// The option that names the folder.
         option: &'static str,
@@ -72,7 +72,7 @@ pub enum LabError {
     /// Tables of one experiment do not fit together.
     #[error("{experiment}: the runs did not record the same columns: {source}; run it again with --fresh")]
     Tables {
-        /// Which.
+        /// The experiment.
         experiment: String,
         /// The difference.
         source: TableError,
@@ -80,7 +80,7 @@ pub enum LabError {
     /// A stored result cannot be understood.
     #[error("{} is not a file of stored results: {reason}; store it again with `lab run --store`", path.display())]
     Results {
-        /// Which.
+        /// The path.
         path: PathBuf,
         /// The problem.
         reason: String,
@@ -94,7 +94,7 @@ pub enum LabError {
     /// A finished run is unreadable right after it was written.
     #[error("{} was written but cannot be read back: {reason}", path.display())]
     Lost {
-        /// Which.
+        /// The path.
         path: PathBuf,
         /// The problem.
         reason: String,
@@ -133,7 +133,7 @@ pub enum LabError {
     /// A coflow trace is wrong.
     #[error("{}: {source}", path.display())]
     Trace {
-        /// Which.
+        /// The path.
         path: PathBuf,
         /// Where, and what is wrong.
         source: Box<TraceError>,
@@ -141,9 +141,9 @@ pub enum LabError {
     /// A policy cannot be run on a trace.
     #[error("{policy}: {reason}")]
     Coflow {
-        /// Which.
+        /// The policy.
         policy: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// A thread of coflow runs is gone.

@@ -93,7 +93,7 @@ impl Estimate {
         }
     }
 
-    /// A run is done, by this process in so many seconds or by an earlier one.
+    /// A run is done, by this process in `seconds` or by an earlier one.
     pub(super) fn done(&mut self, run: usize, seconds: Option<f64>) {
         self.states[run] = State::Done(seconds);
     }

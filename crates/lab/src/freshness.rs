@@ -50,7 +50,7 @@ pub struct Stale {
     pub experiment: String,
     /// Engine that computes it.
     pub engine: Engine,
-    /// Why.
+    /// The reason.
     pub reason: &'static str,
     /// Events of the stored runs, a measure of what it costs; `None` where nothing is stored.
     pub events: Option<u64>,

@@ -1,7 +1,7 @@
 //! The lab: experiments of the papers, run in models of a network, judged, stored and reported.
 //!
-//! `sim` is pure: it turns an experiment file into runs, a run into tables, tables into verdicts. What touches files,
-//! threads and clocks is here. The same experiment, seeds and code give the same bytes, whatever the number of threads,
+//! `sim` is pure: it turns an experiment file into runs, a run into tables, tables into verdicts. Files, threads and
+//! clocks are used here only. The same experiment, seeds and code give the same bytes, whatever the number of threads,
 //! but for runs in real time, which are made one at a time; a run that was stopped or killed goes on where it was.
 //!
 //! ```text

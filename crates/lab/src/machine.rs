@@ -50,7 +50,7 @@ fn cpu_in(cpuinfo: &str) -> Option<String> {
     Some(name.split_whitespace().collect::<Vec<_>>().join(" ")).filter(|name| !name.is_empty())
 }
 
-/// The day of the Gregorian calendar that is so many days after 1970-01-01.
+/// The day of the Gregorian calendar that is `days` after 1970-01-01.
 fn date(mut days: u64) -> String {
     let is_leap =
         |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));

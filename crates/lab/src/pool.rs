@@ -49,7 +49,7 @@ pub(super) enum News {
 pub(super) enum Outcome {
     /// It was there already.
     Kept,
-    /// Computed and written, in so many seconds.
+    /// Computed and written, in this many seconds.
     Ran(f64),
     /// The engine cannot do it.
     NotModelled(String),
@@ -93,7 +93,7 @@ impl Task {
 }
 
 impl Pool {
-    /// Starts at most so many threads on these tasks, in their order.
+    /// Starts at most `threads` threads on these tasks, in their order.
     pub(super) fn start(tasks: Vec<Task>, threads: usize, models: Arc<dyn Models>) -> io::Result<Pool> {
         let (send, news) = channel();
         let threads = threads_for(&tasks, threads);

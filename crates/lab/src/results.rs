@@ -88,7 +88,7 @@ impl Provenance {
 pub struct SkippedRun {
     /// Experiment, point, scheme, seed and key.
     pub run: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -147,7 +147,7 @@ pub struct Means {
 pub struct Drawn {
     /// Above it.
     pub title: String,
-    /// How.
+    /// Its kind.
     pub kind: Kind,
     /// With unit.
     pub x_label: String,

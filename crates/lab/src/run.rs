@@ -293,7 +293,7 @@ impl Batch {
         format!("{id} at {point}{}, seed {} ({})", task.job.scheme, task.job.seed, task.origin.key)
     }
 
-    /// What the user should know at once of a run's end.
+    /// Remark that the user should see at once about a run's end.
     fn remark(&self, run: usize, outcome: &Outcome) -> Option<String> {
         match outcome {
             Outcome::Failed(reason) => Some(format!("failed: {}: {reason}", self.name(run))),
@@ -317,7 +317,7 @@ impl Batch {
     }
 }
 
-/// What runs took, the latest time of each; a file that cannot be read knows nothing.
+/// Duration of runs, the latest of each; a file that cannot be read holds none.
 fn read_times(folder: &Path) -> BTreeMap<String, f64> {
     let text = fs::read_to_string(folder.join("times")).unwrap_or_default();
     let entry = |line: &str| {
@@ -327,7 +327,7 @@ fn read_times(folder: &Path) -> BTreeMap<String, f64> {
     text.lines().filter_map(entry).collect()
 }
 
-/// What came of the runs of a batch; and why those that were not computed were not, where no engine models them.
+/// Result of the runs of a batch; and why those that were not computed were not, where no engine models them.
 fn tally(batch: &Batch, options: &RunOptions) -> (ExperimentRun, Option<String>) {
     let (mut ran, mut kept, mut added_seconds) = (0, 0, 0.0);
     let (mut failures, mut not_modelled, mut skipped) = (Vec::new(), Vec::new(), Vec::new());

@@ -20,7 +20,7 @@ const HASH: &str = "headwater.hash";
 const MARK: &[u8] = b"blake3:";
 const BLANK: [u8; 64] = [b'0'; 64];
 
-/// What a run was made from.
+/// Origin of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     /// [`Job::key`](headwater_experiment::experiment::Job::key): scenario, engine and seed.

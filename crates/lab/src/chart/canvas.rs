@@ -48,8 +48,8 @@ pub(super) struct Canvas<'a, B: DrawingBackend> {
     medium: Medium,
 }
 
-/// The library's dots show text of that height so much above the middle that it was to be centred on, in heights:
-/// its box is taken to be 1/1.24 high with the baseline at one half, capitals of this font are 0.52 high.
+/// Distance by which the library draws text above the middle that it was to be centred on, in heights of the text: its
+/// box is taken to be 1/1.24 high with the baseline at one half, capitals of this font are 0.52 high.
 const TOO_HIGH: f64 = 0.12;
 /// The library's SVG has an em of height / 1.24, its dots one of height / 1.362 (this font's line).
 const SVG_SIZE: f64 = 1.24 / 1.362;

@@ -57,7 +57,7 @@ struct Computing<'a> {
     /// By batch.
     finished: Vec<Option<ExperimentRun>>,
     began: Instant,
-    /// Runs that are over, of which so many were skipped.
+    /// Runs that are over, the skipped ones included.
     over: usize,
     skipped: usize,
     /// Batches whose result was told.

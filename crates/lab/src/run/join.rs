@@ -58,7 +58,7 @@ struct Joined {
 
 impl Joined {
     fn begin(folder: &Path, name: &str, first: &Table, head: &[(&str, String)]) -> Result<Joined, LabError> {
-        // What a killed process leaves of it is removed by the next.
+        // An unfinished file of a killed process is removed by the next.
         let unfinished = folder.join(format!(".{name}.arrow.tmp"));
         let path = folder.join(format!("{name}.arrow"));
         let failed = |source| LabError::write(&path, "--out", source);

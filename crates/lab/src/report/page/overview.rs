@@ -115,7 +115,7 @@ fn tables(page: &mut String, sections: &[Section], rows: &Rows, results: &[RowRe
     }
 }
 
-/// Where each claim is told of.
+/// The section of each claim.
 fn homes(sections: &[Section]) -> BTreeMap<&str, String> {
     let of = |section: &'_ Section| {
         let paper = paper_of(&section.heading.experiment);
