@@ -133,7 +133,7 @@ fn ready_words(it: &AgentListening) -> String {
     )
 }
 
-/// What an agent of this machine says of itself.
+/// Status of an agent of this machine.
 pub(crate) fn status(socket: &Path) -> Result<Value, AppError> {
     let failed = |reason: String| AppError::Unreachable {
         who: socket.display().to_string(),
@@ -143,7 +143,7 @@ pub(crate) fn status(socket: &Path) -> Result<Value, AppError> {
     serde_json::from_str(&text).map_err(|error| failed(error.to_string()))
 }
 
-/// Coflows, who waits for whom, and connections.
+/// Table of coflows with the hosts that they wait for, and of connections.
 pub(crate) fn status_table(status: &Value) -> String {
     let text = |of: &Value, key: &str| match &of[key] {
         Value::String(text) => text.clone(),

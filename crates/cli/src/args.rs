@@ -1,4 +1,4 @@
-//! The command line as it is typed. What follows from it is [`super::resolve`]'s business.
+//! The command line as it is typed. [`super::resolve`] draws the conclusions.
 //!
 //! Options that a config file or the environment can set too are `Option`s collected into a [`Layer`]; all others belong
 //! to one run and are read from here.

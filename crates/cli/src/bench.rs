@@ -1,4 +1,5 @@
-//! `headwater bench`: its commands, and how they show what they are at. What they do is [`headwater_bench::figures`].
+//! `headwater bench`: its commands, and how they show what they are at. The work is done by
+//! [`headwater_bench::figures`].
 
 mod agent;
 mod codec;

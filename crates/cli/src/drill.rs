@@ -1,4 +1,5 @@
-//! `headwater drill`: its options, a line per drill, and what to do about those that failed. What it does is [`headwater_drill`].
+//! `headwater drill`: its options, a line per drill, and what to do about those that failed. The work is done by
+//! [`headwater_drill`].
 
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder};
@@ -170,7 +171,7 @@ fn folder() -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// What to do about drills that did not pass.
+/// Advice about drills that did not pass.
 fn advice(findings: &[Finding], folder: Option<&Path>) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(failed) = findings.iter().find(|finding| finding.outcome == Outcome::Failed) {

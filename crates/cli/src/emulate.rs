@@ -1,4 +1,4 @@
-//! `headwater emulate`: its options and tables. What it does is [`headwater_testbed::emulate`].
+//! `headwater emulate`: its options and tables. The work is done by [`headwater_testbed::emulate`].
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
@@ -134,7 +134,7 @@ struct FaultArgs {
     /// The link, as in left-right
     #[arg(value_name = "LINK")]
     link: String,
-    /// What becomes of it
+    /// Change of the link
     #[arg(value_name = "FAULT", required = true, num_args = 1..=3)]
     what: Vec<String>,
     #[command(flatten)]
@@ -318,7 +318,7 @@ fn clean(terminal: &Terminal) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Who is there, and how to get to them.
+/// Table of the hosts, and how to get to them.
 fn introduction(status: &Status) -> String {
     let mut table = Table::new(&["HOST", "NAME", "NAMESPACE", "IPV4", "IPV6"]);
     for host in &status.hosts {
@@ -342,7 +342,7 @@ fn introduction(status: &Status) -> String {
 
 const HEADINGS: [&str; 7] = ["LINK", " RATE", " QUEUE", " MARKED", " DROPPED", " TRIMMED", " LOST"];
 
-/// What each link has done since `before`, if anything.
+/// Table of the links' traffic since `before`; links without any are counted.
 fn rates(before: &Status, now: &Status) -> String {
     let mut table = Table::new(&HEADINGS);
     let pairs = before.links.iter().zip(&now.links);
@@ -390,7 +390,7 @@ fn second(before: &Status, now: &Status) -> serde_json::Value {
     json!({ "type": "second", "run": now.run, "seconds": now.seconds, "links": links, "lateness": now.lateness })
 }
 
-/// What ports grant to scheduled transfers, if they do.
+/// Table of the rates that ports grant to scheduled transfers, if they do.
 fn granted(status: &Status) -> String {
     let mut table = Table::new(&["PORT OF", "CRITICAL", " ACTIVE", " AVAILABLE", " ALPHA"]);
     let mut is_empty = true;
@@ -408,7 +408,7 @@ fn granted(status: &Status) -> String {
     if is_empty { String::new() } else { table.render("  ") }
 }
 
-/// What has happened since the start.
+/// Table of the totals since the start.
 fn totals(status: &Status) -> String {
     let mut table = Table::new(&[
         "LINK",

@@ -32,7 +32,7 @@ macro_rules! missed {
     };
 }
 
-/// What the short help says of the binary.
+/// Note in the short help about a binary without the laboratory.
 #[cfg(feature = "laboratory")]
 macro_rules! left_out {
     () => {

@@ -1,4 +1,4 @@
-//! What the options for experiments stand for: reads the constants that `--tuning` names.
+//! Options for experiments: reads the constants that `--tuning` names.
 
 use std::path::Path;
 
@@ -15,10 +15,10 @@ use super::usage::{ExperimentError, TIMELINE_LEAST};
 /// From sample to sample, unless told otherwise.
 const TIMELINE_EVERY: Duration = Duration::from_millis(10);
 
-/// The size of packets for whom rates are meant that are written in packets.
+/// Packet size that turns rates written in packets into bits.
 const ETHERNET: Bytes = Bytes::new(1500);
 
-/// What these flags ask for: a time series, and constants in place of the product's.
+/// Reads these flags: a time series, and constants in place of the product's.
 pub(crate) fn read(
     timeline: &TimelineFlags,
     tuning: &TuningFlag,
@@ -33,7 +33,7 @@ pub(crate) fn read(
     Ok((timeline, tuning.filter(|spec| spec.machines != Machines::Product)))
 }
 
-/// What the machines of a process are given.
+/// Constants for the machines of a process.
 pub(crate) fn tuning(spec: &TransportSpec) -> Tuning {
     let mut source = spec.source_config();
     // Addresses can be forged here, as not in a simulation.

@@ -1,4 +1,4 @@
-//! `headwater lab`: its options, its bar and its tables. What it does is [`headwater_lab`].
+//! `headwater lab`: its options, its bar and its tables. The work is done by [`headwater_lab`].
 
 mod coflow;
 
@@ -101,14 +101,14 @@ type \"skipped\", experiment, engine, run and reason.
 
 Exit code: 0 if no claim misses, 3 if one does, 1 if a run went wrong.")]
 pub(crate) struct RunArgs {
-    /// What to run: a file (.toml), an experiment's id or the last part of it, or a claim's id, which stands for the
+    /// Experiments to run: a file (.toml), an experiment's id or the last part of it, or a claim's id, which stands for the
     /// whole experiment
     #[arg(value_name = "FILE|ID", value_hint = ValueHint::FilePath)]
     what: Vec<String>,
     /// Run every experiment there is
     #[arg(long, conflicts_with = "what")]
     all: bool,
-    /// What computes the runs [default: the first that the experiment names]
+    /// Engine that computes the runs [default: the first that the experiment names]
     #[arg(long, value_name = "ENGINE")]
     engine: Option<EngineName>,
     /// How large: `small` takes seconds, `paper` is as the paper has it and may take hours
@@ -117,7 +117,7 @@ pub(crate) struct RunArgs {
     /// Run seeds 1 to N at every point [default: as the experiment says]
     #[arg(long, value_name = "N")]
     seeds: Option<NonZero<u32>>,
-    /// Compute so many runs at once [default: one per processor]
+    /// Number of runs to compute at once [default: one per processor]
     #[arg(short, long, value_name = "N")]
     jobs: Option<NonZero<usize>>,
     /// Folder for everything that is written
@@ -162,7 +162,7 @@ pub(crate) struct RerunArgs {
     /// Say what would be computed, and stop
     #[arg(long)]
     list: bool,
-    /// Compute so many runs at once [default: one per processor]
+    /// Number of runs to compute at once [default: one per processor]
     #[arg(short, long, value_name = "N")]
     jobs: Option<NonZero<usize>>,
     /// Folder for everything that is written but the results
@@ -199,7 +199,7 @@ pub(crate) struct ReportArgs {
     from: From,
 }
 
-/// What can compute runs here.
+/// Engines that compute runs here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum EngineName {
     /// Packet by packet, with the machines that run on sockets
@@ -454,7 +454,7 @@ fn report(args: &ReportArgs, terminal: &Terminal) -> Result<(), Failure> {
         .ok_or(LabError::NoCheckout { hint: "say where the results are with --results DIR" })?;
     let out = match (&args.out, terminal.json()) {
         (Some(out), _) => Some(out.clone()),
-        // Who asks for JSON asks a question.
+        // A user who asks for JSON asks a question.
         (None, true) => None,
         (None, false) => {
             let docs = checkout.map(|checkout| checkout.docs());
@@ -482,7 +482,7 @@ fn report(args: &ReportArgs, terminal: &Terminal) -> Result<(), Failure> {
 
 /// Of a folder of `lab run`.
 fn report_runs(folder: &Path, out: Option<&PathBuf>, terminal: &Terminal) -> Result<(), Failure> {
-    // Who asks for JSON asks a question.
+    // A user who asks for JSON asks a question.
     if !terminal.json() || out.is_some() {
         let written = lab::report_runs(folder, out.map_or(folder, PathBuf::as_path))?;
         if !terminal.json() {

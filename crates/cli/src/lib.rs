@@ -1,5 +1,5 @@
-//! The command line: reads it, starts the command, shows what comes of it. What commands do is [`headwater_api`],
-//! [`headwater_drill`], [`headwater_lab`] and [`headwater_testbed`].
+//! The command line: reads it, starts the command, shows what comes of it. The work of the commands is done by
+//! [`headwater_api`], [`headwater_drill`], [`headwater_lab`] and [`headwater_testbed`].
 //!
 //! ```text
 //!   args (as typed) -> settings (file < environment < flags) -> resolve (what a command acts on) -> app
@@ -110,7 +110,7 @@ fn run(cli: &Cli) -> u8 {
             terminal.usage(&error);
             exit::USAGE
         }
-        // Whoever read our output has had enough; that is no news to anybody.
+        // The reader of our output has had enough; that is no news to anybody.
         Err(Failure::App(AppError::Io { source, .. })) if source.kind() == io::ErrorKind::BrokenPipe => {
             exit::FAILED
         }
@@ -267,7 +267,7 @@ async fn act(
     terminal: &Terminal,
     shutdown: &Shutdown,
 ) -> Result<(), Failure> {
-    // What shows progress is gone before the result is printed.
+    // The progress display is gone before the result is printed.
     match command {
         Command::Up(args) => {
             headwater_api::node(

@@ -1,4 +1,4 @@
-//! What is logged, and how a line of it looks.
+//! Log: its content, and the form of its lines.
 
 use std::io::{self, IsTerminal};
 
@@ -15,12 +15,12 @@ use super::values::{LogFormat, LogLevel};
 const LEVELS: [LogLevel; 5] =
     [LogLevel::Error, LogLevel::Warn, LogLevel::Info, LogLevel::Debug, LogLevel::Trace];
 
-/// What the command line says about the log.
+/// Log settings of the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// It stays until it is stopped, and says what happens meanwhile.
     pub(crate) daemon: bool,
-    /// So many `-v`.
+    /// Number of `-v`.
     pub(crate) verbose: u8,
     /// `-q`.
     pub(crate) quiet: bool,
@@ -88,8 +88,8 @@ impl Wanted {
     }
 }
 
-/// What others than this program log is of interest when something is looked for. Targets are compared by how they begin:
-/// `headwater` stands for the crates `headwater_...` too.
+/// Filter of the log. Lines of other libraries are of interest when something is looked for. Targets are compared by
+/// how they begin: `headwater` stands for the crates `headwater_...` too.
 fn directives(level: LogLevel) -> String {
     match level {
         LogLevel::Info => format!("warn,headwater={level}"),

@@ -18,11 +18,11 @@ pub(super) fn tell(error: &clap::Error, arguments: &[OsString]) {
         let terminal = Terminal::new(true, data_on_stdout(arguments), false, ProgressMode::None);
         terminal.misuse_as_json(&message(error));
     }
-    // Whoever closed standard error still gets the exit code.
+    // A user who closed standard error still gets the exit code.
     drop(error.print());
 }
 
-/// A command that other builds have is no misspelt one: the error that says so.
+/// The error for a command that this build lacks and others have: it is no misspelt one.
 #[cfg(not(feature = "laboratory"))]
 fn left_out(error: &clap::Error) -> Option<clap::Error> {
     use clap::CommandFactory;
@@ -55,12 +55,12 @@ fn data_on_stdout(arguments: &[OsString]) -> bool {
     given.windows(2).any(to_stdout) || given.iter().any(|it| matches!(*it, "-o-" | "--output=-"))
 }
 
-/// What stands before `--`, as far as it is UTF-8.
+/// Arguments before `--`, as far as they are UTF-8.
 fn flags(arguments: &[OsString]) -> impl Iterator<Item = &str> {
     arguments.iter().skip(1).filter_map(|argument| argument.to_str()).take_while(|argument| *argument != "--")
 }
 
-/// What is wrong, on one line, with what clap suggests.
+/// Error on one line, with what clap suggests.
 fn message(error: &clap::Error) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return "a command, or more of it, is missing; --help lists what there is".to_owned();

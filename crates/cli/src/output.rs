@@ -1,4 +1,4 @@
-//! Who may write where.
+//! Output: one place decides what is written to which stream.
 //!
 //! | | standard output | standard error |
 //! |---|---|---|
@@ -99,7 +99,7 @@ impl Terminal {
 
     /// A line on standard error that does not tear the bars.
     pub(crate) fn err(&self, line: &str) {
-        // What others said may be in it.
+        // The line may contain text from other machines.
         let line: Vec<String> = line.split('\n').map(printable).collect();
         // Nobody is left to hear that standard error is gone.
         self.bars.suspend(|| drop(writeln!(io::stderr().lock(), "{}", line.join("\n"))));
@@ -147,7 +147,7 @@ impl Terminal {
         if !left_out.is_empty() {
             error["left_out"] = json!(left_out);
         }
-        // Whoever closed standard output still gets the words and the exit code.
+        // A user who closed standard output still gets the words and the exit code.
         drop(self.json_line(&json!({ "error": error })));
     }
 
@@ -169,7 +169,7 @@ impl Terminal {
         if !self.json && io::stdout().is_terminal() { self.out("\x1b[H\x1b[J") } else { Ok(()) }
     }
 
-    /// What shows progress as the user wants it.
+    /// Progress display that the user wants.
     pub(crate) fn watch(&self) -> Box<dyn Watch> {
         match self.shown() {
             Shown::Json => Box::new(JsonWatch { terminal: self.clone(), pace: Pace::new(JSON_INTERVAL) }),
@@ -248,7 +248,7 @@ impl<'a> MakeWriter<'a> for BehindBars {
 /// Often enough for a program that draws its own bar.
 pub(crate) const JSON_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Lets something happen no more often than every so long.
+/// Lets something happen at most once in an interval.
 #[derive(Debug)]
 pub(crate) struct Pace {
     interval: Duration,

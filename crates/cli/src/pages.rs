@@ -10,7 +10,7 @@ pub(crate) const PAGE: usize = 40;
 /// Addresses of the holders of an object that are shown.
 const HOLDERS: usize = 8;
 
-/// What is to be shown of a status.
+/// Part of a status to show.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     /// This must occur in what is shown, if it is given.

@@ -9,7 +9,8 @@ use super::output::Terminal;
 use super::settings::{Origin, Settings};
 use super::usage::UsageError;
 
-/// What each daemon takes over; the rest of its settings is part of its sockets, its machines or what others were told of it.
+/// Settings that each daemon takes over while it runs; the others are part of its sockets, its machines or what others
+/// were told of it.
 fn live(command: &Command) -> &'static [&'static str] {
     match command {
         Command::Up(_) | Command::Node(_) => {
@@ -60,7 +61,7 @@ fn anew(settings: &Settings) -> Result<(Settings, Reload), UsageError> {
 type Change = (&'static str, Option<Value>, Option<Value>);
 
 fn changes(old: &Settings, new: &Settings) -> Vec<Change> {
-    // What the daemon itself has noted is no change of the user's.
+    // A value that the daemon itself has noted is no change of the user's.
     let chosen = |settings: &Settings| -> Vec<Option<Value>> {
         let rows = settings.rows();
         rows.map(|(_, value, origin)| value.filter(|_| origin != Some(&Origin::Daemon))).collect()

@@ -33,10 +33,10 @@ type Standing = (Option<(String, Option<BitRate>)>, BTreeMap<String, String>);
 /// How long `ls`, `rm` and `status` wait for an answer unless told otherwise.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A packet of Ethernet's size each second: with less, whoever receives takes a source for gone.
+/// A packet of Ethernet's size each second: with less, receivers take a source for gone.
 const LEAST_LIMIT: BitRate = BitRate::new(12_000);
 
-/// What `get` is to do, and how the node that does it is set up.
+/// Options of a `get`, and of the node that does it.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     pub(crate) by: Config,
@@ -112,7 +112,7 @@ impl Settings {
         Ok((rack, labels))
     }
 
-    /// Whoever says which code point data has means all of it, unless told otherwise; but lower effort has its own.
+    /// A code point stated for data holds for all of it, unless told otherwise; but lower effort has its own.
     fn code_points(&self) -> Result<CodePoints, UsageError> {
         let values = &self.values;
         let (usual, bulk) = (CodePoints::default(), values.dscp.map_or(0, |dscp| dscp.0));
@@ -133,7 +133,8 @@ impl Settings {
         CodePoints::new(of, trimmed).map_err(|error| UsageError::Options(error.to_string()))
     }
 
-    /// As [`Settings::common`], with what these flags ask for. What the user set wins over constants of a paper.
+    /// As [`Settings::common`], with what these flags ask for. A value that the user set wins over constants of a
+    /// paper.
     fn measured(
         &self,
         timeline: &TimelineFlags,
@@ -358,7 +359,7 @@ impl Settings {
         Ok(GcOptions { common: self.common()?, dry_run: args.dry_run })
     }
 
-    /// What the user chose, else what the constants say, else the product's.
+    /// The user's choice, else that of the constants, else the product's.
     fn spread(&self, tuning: Option<&TransportSpec>) -> SpreadRule {
         match (tuning, self.values.spread.unwrap_or_default()) {
             (Some(tuning), _) if !self.is_chosen("spread") => tuning.spread_rule(true),
@@ -381,7 +382,7 @@ impl Settings {
         self.values.drain.unwrap_or(Duration::ZERO)
     }
 
-    /// What a running daemon can take over.
+    /// Settings that a running daemon can take over.
     pub(crate) fn reload(&self) -> Result<Reload, UsageError> {
         let Common { limit, gentle, rack, labels, .. } = self.common()?;
         Ok(Reload { limit, gentle, rack, labels, quota: self.values.quota, drain: self.drain() })
@@ -401,7 +402,7 @@ pub(crate) fn data_on_stdout(output: Option<&PathBuf>) -> bool {
     output.is_some_and(|path| NAMES.iter().any(|name| path.as_os_str() == *name))
 }
 
-/// What goes with several objects: a folder, and nothing that is said of one.
+/// Checks the options of a get of several objects: the output is a folder, and no option is about a single one.
 fn check_several(args: &GetArgs) -> Result<(), UsageError> {
     if let Some(path) = &args.output
         && !path.is_dir()

@@ -3,9 +3,10 @@
 //! ```text
 //! built-in default  <  /etc/headwater/config.toml  <  the user's config file  <  environment  <  flag
 //! ```
-//! The later one wins: a file says what usually holds, on this machine or for this user, the environment what holds in this shell or
-//! service, a flag what holds now. Whoever names a file (`--config`) means that one and no other. `headwater config` prints each value and its origin. Raw values ([`Layer`]) stay apart from what commands
-//! get ([`super::resolve`]).
+//! The later one wins: a file says what usually holds, on this machine or for this user, the environment what holds
+//! in this shell or service, a flag what holds now. A user who names a file (`--config`) means that one and no other.
+//! `headwater config` prints each value and its origin. Raw values ([`Layer`]) stay apart from what commands get
+//! ([`super::resolve`]).
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -26,9 +27,10 @@ use super::values::{
 
 /// Names the config file when `--config` does not.
 pub(crate) const CONFIG_VARIABLE: &str = "HEADWATER_CONFIG";
-/// What the administrator of this machine says, for all users and services.
+/// Settings of this machine's administrator, for all users and services.
 const SYSTEM_FILE: &str = "/etc/headwater/config.toml";
-/// A daemon that is asked to stop goes on so long for those whom it alone can serve: shorter than the 90 s after which systemd kills.
+/// Most time that a daemon which is asked to stop goes on for receivers that it alone can serve: shorter than the 90 s
+/// after which systemd kills.
 const DRAIN: Duration = Duration::from_secs(30);
 
 /// Settings cannot be had.
@@ -221,13 +223,13 @@ impl Layer {
     }
 }
 
-/// What holds, and why.
+/// Settings that hold, and where each comes from.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// The values; `None` where no place says anything.
     pub(crate) values: Layer,
     origins: BTreeMap<&'static str, Origin>,
-    /// What the command line says.
+    /// Settings of the command line.
     flags: Layer,
     /// The file that the user named.
     config: Option<PathBuf>,

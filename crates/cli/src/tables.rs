@@ -225,7 +225,7 @@ fn cast_totals(result: &CastResult) -> String {
     text
 }
 
-/// What trees did about cables that failed.
+/// Repairs of trees after cables failed.
 fn cast_repairs(result: &CastResult) -> String {
     let mut text = String::new();
     for repair in &result.repairs {

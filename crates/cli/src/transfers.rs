@@ -65,7 +65,7 @@ async fn follow<T>(
 /// Says that a request waits for its line.
 fn waiting(terminal: &Terminal) {
     match terminal.json() {
-        // Whoever no longer listens will send no line either.
+        // A program that no longer listens will send no line either.
         true => drop(terminal.json_line(&json!({"type": "ready"}))),
         false => terminal.note("ready; a line on standard input starts the request"),
     }

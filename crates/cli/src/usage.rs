@@ -1,4 +1,4 @@
-//! What is wrong with a command line.
+//! Errors in a command line.
 
 use headwater_units::Duration;
 use thiserror::Error;

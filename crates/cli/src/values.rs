@@ -1,4 +1,4 @@
-//! What a single option's text means, and how it is written back exactly.
+//! Values of single options: each is read from text, and written back exactly.
 //!
 //! Flags, environment and config file share these: one way to read each value, one sentence when it is wrong.
 
@@ -307,7 +307,7 @@ impl fmt::Display for Rack {
     }
 }
 
-/// What a machine is called: one line that is no address of another.
+/// Name of a machine: one line that is no address of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeName(pub(crate) String);
 
@@ -484,7 +484,7 @@ choice! {
         /// To each receiver by itself
         Unicast = "unicast",
     }
-    /// What random loss does to a window.
+    /// Response of a window to random loss.
     LossResponse {
         /// Nothing, as in the PPUSH paper; unsafe on shared networks
         Ignore = "ignore",
@@ -504,7 +504,7 @@ choice! {
         /// Nothing
         None = "none",
     }
-    /// What a line of the log looks like.
+    /// Format of a log line.
     LogFormat {
         /// Words for people: time, level, what happened, `field=value`
         #[default]
@@ -512,14 +512,14 @@ choice! {
         /// One JSON object per line, the same fields
         Json = "json",
     }
-    /// What is logged: this and what is worse.
+    /// Least level that is logged.
     LogLevel {
-        /// What went wrong for good
+        /// Failures that are final
         Error = "error",
-        /// What somebody should look after
+        /// Problems that somebody should look after
         #[default]
         Warn = "warn",
-        /// What happened: nodes, tasks, casts, names
+        /// Events: nodes, tasks, casts, names
         Info = "info",
         /// How it happened
         Debug = "debug",
@@ -552,13 +552,13 @@ impl FromStr for ByteRange {
     }
 }
 
-/// What each source pushes before it is asked, where nobody has stated what links carry: 90 KB in packets of Ethernet, what 1 Gbit/s carries in 0.7 ms. More would be a
-/// burst on slower paths, less would leave faster ones idle.
+/// Symbols that each source pushes before it is asked, where nobody has stated what links carry: 90 KB in packets of
+/// Ethernet, what 1 Gbit/s carries in 0.7 ms. More would be a burst on slower paths, less would leave faster ones idle.
 const INITIAL_WINDOW: u16 = 64;
 
 impl Transport {
-    /// What a request says; nothing where the controller is to choose. `window`: what each source pushes before it is asked for
-    /// more, where constants of a paper say so.
+    /// Transport of a request; none where the controller is to choose. `window`: symbols that each source pushes before
+    /// it is asked for more, where constants of a paper say so.
     pub(crate) fn delivery(self, window: Option<u16>) -> Option<Delivery> {
         match self {
             Transport::Auto => None,

@@ -89,7 +89,7 @@ impl CastArgs {
 /// How a cast stands to others.
 #[derive(Debug, Args)]
 pub(crate) struct StandingFlags {
-    /// Who goes first: srsf (smallest remaining size times receivers), edf (next deadline), fifo (oldest), fair (nobody), or a number
+    /// Order of casts: srsf (smallest remaining size times receivers), edf (next deadline), fifo (oldest), fair (nobody), or a number
     /// (smaller first) [default: edf with --deadline, else srsf]
     #[arg(long, value_name = "POLICY|N")]
     pub(crate) policy: Option<Policy>,
@@ -102,7 +102,7 @@ pub(crate) struct StandingFlags {
 }
 
 impl StandingFlags {
-    /// What is said of it, if anything is.
+    /// Urgency that the flags state, if any.
     pub(crate) fn urgency(&self) -> Option<Urgency> {
         let order = match (self.policy, self.deadline) {
             (Some(Policy(order)), _) => order,
@@ -114,7 +114,7 @@ impl StandingFlags {
     }
 }
 
-/// Whom a cast is for, and in which waves.
+/// Receivers of a cast, and its waves.
 #[derive(Debug, Args)]
 pub(crate) struct WhomFlags {
     /// Which nodes: names, addresses or fingerprints as `headwater status` lists them, with commas between
@@ -153,7 +153,7 @@ impl WhomFlags {
         self.label.iter().map(|label| (label.key.clone(), label.value.clone())).collect()
     }
 
-    /// Whom it is for.
+    /// Receivers of the cast.
     pub(crate) fn receivers(&self) -> Receivers {
         match (self.all, self.label.is_empty()) {
             (true, _) => Receivers::All,

@@ -64,7 +64,7 @@ pub(crate) struct DecodeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// What `get --record` or `serve --record` wrote
+    /// File that `get --record` or `serve --record` wrote
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) file: PathBuf,
 }

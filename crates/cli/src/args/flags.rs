@@ -101,10 +101,10 @@ impl TrustFlag {
     }
 }
 
-/// What a daemon calls its machine.
+/// Name of a daemon's machine.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct NodeNameFlag {
-    /// What this machine is called in `headwater status` and by `cast --to` [default: its host name]
+    /// Name of this machine in `headwater status` and by `cast --to` [default: its host name]
     #[arg(long = "node-name", value_name = "NAME", help_heading = NETWORK)]
     node_name: Option<NodeName>,
 }
@@ -118,7 +118,7 @@ impl NodeNameFlag {
 /// The same where no object has a name.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct NameFlag {
-    /// What this machine is called in `headwater status` and by `cast --to` [default: its host name]
+    /// Name of this machine in `headwater status` and by `cast --to` [default: its host name]
     #[arg(long = "name", visible_alias = "node-name", value_name = "NAME", help_heading = NETWORK)]
     node_name: Option<NodeName>,
 }
@@ -129,14 +129,14 @@ impl NameFlag {
     }
 }
 
-/// What this machine can do.
+/// Properties of this machine.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct MachineFlags {
-    /// What this machine can send, as in 1Gbit/s (bits) or 125MB/s (bytes): the sum of its links [default: measured]
+    /// Rate at which this machine can send, as in 1Gbit/s (bits) or 125MB/s (bytes): the sum of its links [default: measured]
     #[arg(long, value_name = "RATE", help_heading = NETWORK)]
     uplink: Option<Rate>,
 
-    /// What this machine can receive, as in 1Gbit/s: the sum of its links [default: measured; pulls are not paced]
+    /// Rate at which this machine can receive, as in 1Gbit/s: the sum of its links [default: measured; pulls are not paced]
     ///
     /// A machine that pulls (`get --transport pull`, some casts) asks for symbols no faster than this, all that it fetches in turns.
     /// Where --uplink and --downlink are stated at both ends of a flow, it begins with a round trip's worth instead of a few packets.
@@ -147,7 +147,7 @@ pub(crate) struct MachineFlags {
     #[arg(long, value_name = "NAME[=RATE]", help_heading = NETWORK)]
     rack: Option<Rack>,
 
-    /// What this machine is to be known by, as in zone=eu; may be repeated. `rack=NAME` says the same as --rack
+    /// Label of this machine, as in zone=eu; may be repeated. `rack=NAME` says the same as --rack
     ///
     /// `headwater cast --label zone=eu` sends to all nodes that carry it, and `headwater status` lists them.
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', help_heading = NETWORK)]
@@ -267,7 +267,7 @@ impl DrainFlag {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SourcesFlag {
-    /// Use at most so many sources per task at once [default: 3]
+    /// Maximum number of sources per task at once [default: 3]
     #[arg(long, value_name = "N", help_heading = NETWORK)]
     max_sources: Option<SourceCount>,
 }

@@ -77,7 +77,7 @@ pub(crate) struct GetArgs {
     machine: MachineFlags,
     #[command(flatten)]
     sending: SendingFlags,
-    /// Who decides when a symbol leaves: its source (push), or this receiver, which asks for each symbol (pull)
+    /// Transport: its source decides when a symbol leaves (push), or this receiver asks for each symbol (pull)
     ///
     /// `auto` pulls if the receiver's process has seen trimmed packets before it asks, eight flows or more lead to it, and all ends have
     /// stated --uplink and --downlink. Only a daemon (--keep) can meet that: a plain `get` has received nothing when it asks, so it is

@@ -49,7 +49,7 @@ pub(crate) struct TcpSendArgs {
     /// The kernel's congestion control: reno, cubic, bbr, dctcp or another that it has [default: the system's]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// What results and timelines call the connection
+    /// Name of the connection in results and timelines
     #[arg(long, value_name = "TEXT", default_value = "tcp")]
     name: String,
     /// Connect, say that it is ready, and begin with the first line on standard input
@@ -99,7 +99,7 @@ impl TimelineFlags {
 }
 
 impl TcpReceiveArgs {
-    /// What the receiver is told.
+    /// Options of the receiver.
     pub(crate) fn options(&self) -> ReceiveOptions {
         ReceiveOptions {
             listen: self.listen,
@@ -111,7 +111,7 @@ impl TcpReceiveArgs {
 }
 
 impl TcpSendArgs {
-    /// What the sender is told.
+    /// Options of the sender.
     pub(crate) fn options(&self) -> SendOptions {
         let amount = match (self.amount.bytes, self.amount.time) {
             (Some(bytes), _) => Amount::Bytes(bytes),

@@ -38,7 +38,7 @@ pub(crate) struct AgentArgs {
     carriers: bool,
 }
 
-/// What was measured.
+/// Measured figures.
 #[derive(serde::Serialize)]
 struct Measured {
     #[serde(flatten)]

@@ -38,7 +38,7 @@ pub(crate) struct CodecArgs {
     #[arg(long, value_name = "SHARE", value_delimiter = ',', default_value = "0,0.01,0.03,0.1,0.5")]
     loss: Vec<f64>,
 
-    /// Take each figure so often, and its median
+    /// Number of measurements of each figure, of which the median is taken
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
 
@@ -46,7 +46,7 @@ pub(crate) struct CodecArgs {
     #[arg(long, conflicts_with = "loss")]
     changeover: bool,
 
-    /// Find out instead how often blocks do not decode, from so many blocks of each K
+    /// Find out instead how often blocks do not decode, from this many blocks of each K
     #[arg(long, value_name = "BLOCKS", conflicts_with_all = ["loss", "changeover"])]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     failures: Option<u32>,

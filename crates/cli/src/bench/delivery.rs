@@ -57,7 +57,7 @@ pub(crate) struct DeliveryArgs {
     /// Rounds, in which the peers take turns; medians count
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
-    /// Who takes part [default: all that are installed]
+    /// Tools that take part [default: all that are installed]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = one_of(Peer::ALL, Peer::word))]
     peers: Vec<Peer>,
     /// Gets at the same time in `many`
@@ -67,10 +67,10 @@ pub(crate) struct DeliveryArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct GetsArgs {
-    /// Not before each object has so many holders
+    /// Wait until each object has this many holders
     #[arg(long, value_name = "N", default_value_t = 1)]
     holders: usize,
-    /// What to fetch
+    /// Objects to fetch
     #[arg(required = true, value_name = "ID")]
     objects: Vec<ObjectId>,
 }

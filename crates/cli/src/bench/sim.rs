@@ -25,7 +25,7 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "JOB")]
     job: Option<String>,
 
-    /// Run each job so often and take the median of its CPU times
+    /// Number of runs of each job, of whose CPU times the median is taken
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
 }

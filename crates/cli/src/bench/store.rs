@@ -31,7 +31,7 @@ pub(crate) struct StoreArgs {
     /// Size of the object
     #[arg(long, default_value = "256MiB")]
     size: Bytes,
-    /// Measure each so often, all in turn, and take medians
+    /// Number of measurements of each, all in turn, of which the median is taken
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
 }

@@ -24,10 +24,10 @@ With --json, one object per path and payload size: path, payload, udp (gbit_per_
 send_cpu_s_per_gib, receive_cpu_s_per_gib, datagrams_per_buffer, lost_share), tcp (gbit_per_s, send_cpu_s_per_gib,
 receive_cpu_s_per_gib), ratio (ours to TCP's), repeat.")]
 pub(crate) struct WireArgs {
-    /// Measure each so often, all in turn, and take medians
+    /// Number of measurements of each, all in turn, of which the median is taken
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
-    /// Let each measurement take so long
+    /// Duration of each measurement
     #[arg(long = "for", value_name = "TIME", default_value = "500ms")]
     time: Duration,
 }

@@ -53,7 +53,7 @@ pub(crate) struct CoflowArgs {
     /// Number of hosts; port p of the trace is host p modulo N [default: as many as the trace has ports]
     #[arg(long, value_name = "N")]
     ports: Option<NonZero<u16>>,
-    /// What each host can send, and receive, as in 1Gbit/s (bits) or 125MB/s (bytes)
+    /// Rate at which each host can send, and receive, as in 1Gbit/s (bits) or 125MB/s (bytes)
     #[arg(long, value_name = "RATE", default_value = "1Gbit/s")]
     rate: Rate,
     /// Go on by steps, as CoflowSim does: coflows begin at whole epochs, and flows end at whole steps
@@ -62,7 +62,7 @@ pub(crate) struct CoflowArgs {
     /// Draw the distribution of completion times to this file: .svg or .png
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     plot: Option<PathBuf>,
-    /// Compute so many policies at once; the peak of memory is then that of all together
+    /// Number of policies to compute at once; the peak of memory is then that of all together
     #[arg(short, long, value_name = "N", default_value = "1")]
     jobs: NonZero<usize>,
 }

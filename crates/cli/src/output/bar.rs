@@ -16,7 +16,7 @@ const WITHOUT_END: &str = "{prefix} {spinner} {wide_msg}";
 /// How often a log file gets a line.
 pub(crate) const LINE_INTERVAL: StdDuration = StdDuration::from_secs(2);
 
-/// What is going on, in a word.
+/// Word for the phase.
 fn phase_word(phase: Phase) -> &'static str {
     match phase {
         Phase::Hashing => "hashing",

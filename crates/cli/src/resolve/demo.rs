@@ -1,4 +1,4 @@
-//! What a demo acts on.
+//! Options of a demo.
 
 use headwater_bench::demo::DemoOptions;
 use headwater_units::{BitRate, Bytes};

@@ -1,4 +1,4 @@
-//! What a controller knows, for people: nodes, objects, tasks, casts and coflows.
+//! Status of a controller, for people: nodes, objects, tasks, casts and coflows.
 
 use std::fmt::Write;
 
@@ -104,7 +104,7 @@ fn rates(cast: &CastLine) -> String {
     if says.is_empty() { String::new() } else { format!("  {}\n", says.join("; ")) }
 }
 
-/// What is being cast; nothing if nothing is.
+/// Running casts; an empty text if there are none.
 fn casts(casts: &[CastLine]) -> String {
     let mut text = String::new();
     for cast in casts {
@@ -189,7 +189,7 @@ fn nodes(nodes: &[NodeLine]) -> String {
     text
 }
 
-/// What a node is called by, beside its rack.
+/// Labels of a node, but for its rack.
 fn labels(node: &NodeLine) -> Option<String> {
     let others = node.labels.iter().filter(|(key, _)| *key != "rack");
     let labels: Vec<String> = others.map(|(key, value)| format!("{key}={value}")).collect();

@@ -1,4 +1,4 @@
-//! Who goes first among casts, as people write it: a policy's name, or a number.
+//! Order of casts, as people write it: a policy's name, or a number.
 
 use std::str::FromStr;
 
