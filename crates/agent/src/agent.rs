@@ -119,7 +119,7 @@ impl Agent {
         status
     }
 
-    /// What its programs fetch, for a scheduler.
+    /// Coflows that its programs fetch, for a scheduler.
     pub async fn demand(&self) -> Vec<CoflowDemand> {
         let (answer, answered) = oneshot::channel();
         let told = self.shared.hub.send(ToHub::Demand(answer)).await;
@@ -159,7 +159,7 @@ async fn sweep(registry: Arc<Mutex<Registry>>) {
     }
 }
 
-/// What the hub does not know of the agent's state.
+/// Fills in the part of the agent's status that the hub does not know.
 fn completion(
     serving: Arc<Serving>,
     node: NodeId,

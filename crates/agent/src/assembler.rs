@@ -6,7 +6,7 @@ use crate::blocks::{Block, Pool};
 use crate::fields::{DATA_HEAD, FrameError, HEAD, head};
 use crate::peer_frames::{DATA, LONGEST_FROM_SOURCE};
 
-/// What a piece has completed.
+/// Result of a received piece.
 #[derive(Debug)]
 pub(crate) enum Piece<'a> {
     /// A frame, as a whole.
@@ -15,7 +15,7 @@ pub(crate) enum Piece<'a> {
     Data { flow: u64, offset: Bytes, block: Block },
 }
 
-/// What has come of the frame that is under way.
+/// State of the frame that is under way.
 #[derive(Debug)]
 pub(crate) struct Assembler {
     /// Whether blocks may come, and how long other frames may be.
@@ -42,7 +42,7 @@ impl Assembler {
         Self::new(LONGEST_FROM_SOURCE, true, pool)
     }
 
-    /// For a side that receives none, and frames of at most so many bytes.
+    /// For a side that receives no data, and frames of at most `most` bytes.
     pub(crate) fn of_source(most: u32) -> Self {
         Self::new(most, false, Pool::default())
     }

@@ -33,7 +33,7 @@ impl Budget {
         granted
     }
 
-    /// So many bytes have left for a program, or will not come.
+    /// Releases bytes that have left for a program, or will not come.
     pub(crate) fn release(&mut self, bytes: u64) {
         self.used = self.used.checked_sub(bytes).expect("only what was granted is released");
     }

@@ -62,7 +62,7 @@ pub enum ClientError {
     BadName(String),
 }
 
-/// What is wanted: partitions `first` to `first + count - 1` of an output of the same application on another host.
+/// Request: partitions `first` to `first + count - 1` of an output of the same application on another host.
 #[derive(Clone, Copy, Debug)]
 pub struct Fetch<'a> {
     /// The program's own number for it, unique in its connection.
@@ -81,7 +81,7 @@ pub struct Fetch<'a> {
     pub credit: u64,
 }
 
-/// What has happened.
+/// Event of a flow.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// The source has a flow, and this is its length.
@@ -90,7 +90,7 @@ pub enum Event<'a> {
         flow: u64,
         /// Its length.
         length: u64,
-        /// What the program that registered it wants to be known.
+        /// Number that the program which registered it passes on.
         info: u64,
     },
     /// Bytes of a flow, in order.
@@ -111,7 +111,7 @@ pub enum Event<'a> {
     Broken {
         /// The flow.
         flow: u64,
-        /// Why.
+        /// The reason.
         refusal: Refusal,
         /// More about it, for people.
         text: String,
@@ -217,7 +217,7 @@ impl Client {
         self.ask(request, &FromProgram::Drop { request })
     }
 
-    /// Wants a flow. What comes of it is told by [`Self::next`].
+    /// Wants a flow. [`Self::next`] tells the result.
     ///
     /// # Errors
     /// [`ClientError`] of the socket, or of a name.
@@ -227,7 +227,7 @@ impl Client {
         self.send(&FromProgram::Fetch { flow, coflow, host, output, first, count, credit })
     }
 
-    /// Has room for so many more bytes of a flow.
+    /// Grants the agent `bytes` more of a flow: the program has room for them.
     ///
     /// # Errors
     /// [`ClientError::Io`].
@@ -277,7 +277,7 @@ impl Client {
         self.answer(|frame| matches!(frame, FromAgent::Done { request: it } if *it == request)).map(drop)
     }
 
-    /// Waits for an answer. What comes before it is kept.
+    /// Waits for an answer. Frames before it are kept.
     fn answer(&mut self, is_it: impl Fn(&FromAgent) -> bool) -> Result<FromAgent, ClientError> {
         loop {
             let length = self.fill()?;

@@ -9,7 +9,8 @@ use crate::refusal::Refusal;
 
 /// The versions of the protocol that this program speaks, lowest and highest.
 pub const VERSIONS: (u8, u8) = (1, 1);
-/// The first four bytes that a program sends, behind length and kind: whoever sends anything else is none.
+/// The first four bytes that a program sends, behind length and kind: a connection that begins otherwise is not a
+/// program's.
 pub const MAGIC: [u8; 4] = *b"HWag";
 /// The longest frame of a program, without its length.
 pub const LONGEST_FROM_PROGRAM: u32 = 128 << 10;
@@ -65,7 +66,7 @@ pub enum Index {
     Spark(String),
 }
 
-/// What a program asks.
+/// Frames of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromProgram {
     /// The first frame of a program that is part of an application.
@@ -119,7 +120,7 @@ pub enum FromProgram {
         /// How many bytes the program has room for already.
         credit: Bytes,
     },
-    /// The program has room for so many more bytes of a flow.
+    /// The program has room for more bytes of a flow.
     Credit {
         /// The flow.
         flow: u64,
@@ -138,26 +139,26 @@ pub enum FromProgram {
     },
 }
 
-/// What the agent says.
+/// Frames of the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromAgent {
     /// The program is known.
     Welcome {
         /// The version that both speak from now on.
         version: u8,
-        /// Bytes of a block: credit counts from so many on, or from what is left of a flow.
+        /// Bytes of a block: credit counts in units of this, or of what is left of a flow.
         block: Bytes,
     },
     /// A request is done.
     Done {
-        /// Which.
+        /// The request.
         request: u32,
     },
     /// A request is refused. Request 0 is the connection itself, which then ends.
     Refused {
-        /// Which.
+        /// The request.
         request: u32,
-        /// Why.
+        /// The reason.
         refusal: Refusal,
         /// More about it, for people.
         text: String,
@@ -180,7 +181,7 @@ pub enum FromAgent {
     Broken {
         /// The flow.
         flow: u64,
-        /// Why.
+        /// The reason.
         refusal: Refusal,
         /// More about it, for people.
         text: String,

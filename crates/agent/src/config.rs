@@ -1,4 +1,4 @@
-//! What an agent is told when it begins.
+//! Configuration of an agent.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

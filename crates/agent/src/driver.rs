@@ -20,14 +20,14 @@ use crate::status::{AgentStatus, CoflowDemand};
 /// Messages that are dealt with before the machine is asked.
 const AT_ONCE: usize = 256;
 
-/// What sessions and the agent itself tell.
+/// Messages of sessions and of the agent itself to the hub.
 #[derive(Debug)]
 pub(crate) enum ToHub {
     /// A program has said who it is. Its outbox is kept until it is gone.
     Enter { session: SessionId, outbox: Outbox },
     /// For the machine.
     Command(HubCommand<Block>),
-    /// What is fetched?
+    /// Question for the running fetches.
     Demand(oneshot::Sender<Vec<CoflowDemand>>),
     /// How is it?
     Status(oneshot::Sender<AgentStatus>),

@@ -45,7 +45,7 @@ use lanes::Lanes;
 /// How often lanes without flows are looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// What a hub is made of.
+/// Configuration of a hub.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HubConfig {
     pub(crate) courier: CourierConfig,
@@ -271,7 +271,7 @@ impl<B: Deref<Target = [u8]>> Hub<B> {
         }
     }
 
-    /// So much memory is free again; whoever waits for some has it before Courier is asked next.
+    /// Releases memory; sessions that wait for some get it before Courier is asked next.
     fn release(&mut self, bytes: u64) {
         self.budget.release(bytes);
         self.has_freed |= bytes > 0;
@@ -401,7 +401,7 @@ impl<B: Deref<Target = [u8]>> Hub<B> {
                 self.of_user.remove(&it.user);
             }
         }
-        // What was passed on is released when it is written.
+        // The part that was passed on is released when it is written.
         self.release(it.granted - it.delivery.passed());
         if it.state == State::Running && self.courier.knows(flow) {
             self.tell(now, CourierCommand::Withdraw { flow });

@@ -1,5 +1,5 @@
-//! A lane: this host's connection to the agent of another host, by which it fetches. It is dialled when first needed and again after it
-//! breaks; whoever asked for blocks is told, and asks again.
+//! A lane: this host's connection to the agent of another host, by which it fetches. It is dialled when first needed
+//! and again after it breaks; those that asked for blocks are told, and ask again.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -30,7 +30,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_
 /// Frames are taken from the hub while less than this waits for the network.
 const UNSENT: usize = 64 << 10;
 
-/// What all lanes of an agent share.
+/// State that all lanes of an agent share.
 #[derive(Debug)]
 pub(crate) struct Dialling {
     pub(crate) identity: Arc<Identity>,
@@ -49,7 +49,7 @@ pub(crate) struct ToPeer {
     pub(crate) frame: FromFetcher,
 }
 
-/// What a lane tells the hub.
+/// Message of a lane to the hub.
 #[derive(Debug)]
 pub(crate) struct News {
     pub(crate) lane: LaneId,

@@ -1,5 +1,5 @@
-//! What waits to be written to a program. Data in it is bounded by the agent's memory, frames by the program: while many wait, nothing
-//! more is read from it.
+//! Queue of frames and data to be written to a program. Data in it is bounded by the agent's memory, frames by the
+//! program: while many wait, nothing more is read from it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -76,7 +76,7 @@ impl Outbox {
 }
 
 impl Outgoing {
-    /// The next items, at most so many; none if nobody will put anything in.
+    /// The next items, at most `most`; none if nobody will put anything in.
     pub(crate) async fn take(&mut self, into: &mut Vec<ToProgram>, most: usize) -> usize {
         let count = self.receiver.recv_many(into, most).await;
         let before = self.queued.count.fetch_sub(count, Ordering::AcqRel);

@@ -1,4 +1,4 @@
-//! Frames between two agents, inside TLS (`docs/agent-protocol.md`, part 2). Whoever dials is the one that fetches.
+//! Frames between two agents, inside TLS (`docs/agent-protocol.md`, part 2). The dialling side is the one that fetches.
 
 use headwater_units::Bytes;
 
@@ -21,7 +21,7 @@ const REFUSED: u8 = 66;
 /// The kind of a frame with a block.
 pub const DATA: u8 = 67;
 
-/// What the side that fetches says.
+/// Frames of the side that fetches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromFetcher {
     /// These partitions are a flow from now on.
@@ -45,7 +45,7 @@ pub enum FromFetcher {
         flow: u64,
         /// From here.
         offset: Bytes,
-        /// So many bytes.
+        /// Number of bytes.
         length: u32,
     },
     /// Nothing more is wanted of a flow.
@@ -55,7 +55,7 @@ pub enum FromFetcher {
     },
 }
 
-/// What the side that serves says, but for blocks.
+/// Frames of the side that serves, but for blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromSource {
     /// A flow is here.
@@ -64,16 +64,16 @@ pub enum FromSource {
         flow: u64,
         /// Its length.
         length: Bytes,
-        /// What its program wants to be known of it.
+        /// Number that its program passes on.
         info: u64,
-        /// What tells the file from any other: the same number, the same bytes.
+        /// Number that tells the file from any other: the same number, the same bytes.
         stamp: u64,
     },
     /// A flow cannot be served, or not to its end.
     Refused {
         /// The flow.
         flow: u64,
-        /// Why.
+        /// The reason.
         refusal: Refusal,
         /// More about it, for people.
         text: String,

@@ -12,7 +12,7 @@ use crate::config::Quotas;
 use crate::fields::Name;
 use crate::refusal::Refusal;
 
-/// What proves that somebody knows an application's token.
+/// Proof that somebody knows an application's token.
 pub(crate) type Proof = blake3::Hash;
 
 /// The proof of a token.
@@ -168,7 +168,7 @@ impl Registry {
         Ok(())
     }
 
-    /// An output is let go of; whoever is reading it reads on.
+    /// Drops an output; a running read goes on.
     ///
     /// # Errors
     /// [`Refusal::Unknown`].
@@ -195,7 +195,7 @@ impl Registry {
     /// The output that somebody asks for who proves that he knows the token.
     ///
     /// # Errors
-    /// [`Refusal::Unknown`], also for a wrong proof: whoever has none learns no names.
+    /// [`Refusal::Unknown`], also for a wrong proof: a peer without one learns no names.
     pub(crate) fn find(&self, name: &Name, proof: Proof, output: &Name) -> Result<Arc<Output>, Refusal> {
         let application = self.applications.get(name).filter(|it| it.proof == proof);
         let output = application.and_then(|it| it.outputs.get(output));

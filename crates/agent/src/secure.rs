@@ -16,7 +16,7 @@ use crate::fields::FrameError;
 /// Bytes that one read takes at most, of the side that receives data, and of the side that is only asked for it. Both are longer than a
 /// record.
 const INCOMING: (usize, usize) = (512 << 10, 32 << 10);
-/// What a record adds to its plaintext of at most 16 KiB: head, type and tag, generously.
+/// Bytes that a record adds to its plaintext of at most 16 KiB: head, type and tag, generously.
 const RECORD: usize = 16 << 10;
 const ADDED: usize = 64;
 
@@ -86,7 +86,7 @@ impl Buffer {
     }
 }
 
-/// What is done with plaintext.
+/// Consumer of plaintext.
 type Take<'a, E> = &'a mut dyn FnMut(&[u8]) -> Result<(), E>;
 
 impl Secure {
@@ -114,7 +114,7 @@ impl Secure {
         self.is_closed
     }
 
-    /// Whose key the handshake has proved.
+    /// Node whose key the handshake has proved.
     pub(crate) fn peer(&self) -> Option<NodeId> {
         match &self.side {
             Side::Client(it) => streams::peer(it.peer_certificates()),
@@ -129,7 +129,7 @@ impl Secure {
         &mut self.incoming.room(room)[..room]
     }
 
-    /// So many were put there.
+    /// Takes `count` bytes that were put there.
     ///
     /// # Errors
     /// [`SecureError`] of TLS, or whatever `take` says of the plaintext.
@@ -169,7 +169,7 @@ impl Secure {
         self.outgoing.filled()
     }
 
-    /// So many of them are sent.
+    /// Notes that `count` of them were sent.
     pub(crate) fn sent(&mut self, count: usize) {
         self.outgoing.discard(count);
     }

@@ -32,11 +32,12 @@ const CONNECTIONS: usize = 4_096;
 /// Flows that a peer may have open in a connection, and blocks that it may have asked for.
 const OPEN: usize = 65_536;
 const ASKED: usize = 4_096;
-/// Blocks are read and sealed while less than this waits for the network, so many bytes at a time.
+/// Most bytes that wait for the network while further blocks are read and sealed, and the number of bytes read at a
+/// time.
 const UNSENT: usize = 256 << 10;
 const AT_ONCE: usize = 256 << 10;
 
-/// What all connections share.
+/// State that all connections share.
 pub(crate) struct Serving {
     pub(crate) tls: Arc<ServerConfig>,
     pub(crate) peers: Peers,
@@ -45,7 +46,7 @@ pub(crate) struct Serving {
     pub(crate) counters: Counters,
 }
 
-/// What has come of it.
+/// Counters of all connections.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) connections: AtomicUsize,
@@ -143,7 +144,7 @@ struct Asked {
     length: usize,
 }
 
-/// What a peer has said and is not dealt with.
+/// Requests of a peer that are not dealt with.
 struct Wishes {
     frames: VecDeque<FromFetcher>,
 }

@@ -31,7 +31,7 @@ const SOCKET_BUFFER: usize = 1 << 20;
 /// A program must say who it is within this time.
 const HELLO_WITHIN: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// What all sessions share.
+/// State that all sessions share.
 pub(crate) struct Shared {
     pub(crate) hub: mpsc::Sender<ToHub>,
     pub(crate) registry: Arc<Mutex<Registry>>,
@@ -39,7 +39,7 @@ pub(crate) struct Shared {
     pub(crate) peers: Peers,
     pub(crate) block: Bytes,
     pub(crate) malformed: AtomicU64,
-    /// What the hub does not know of the agent.
+    /// Fills in the part of the agent's status that the hub does not know.
     pub(crate) complete: Box<dyn Fn(&mut AgentStatus) + Send + Sync>,
 }
 
@@ -94,7 +94,7 @@ impl Session {
         let writing = tokio::spawn(write_all(write, outgoing, self.shared.hub.clone()));
         let end = tokio::select! {
             end = self.listen(read, &outbox) => end,
-            // Whoever cannot be written to is gone.
+            // A program that cannot be written to is gone.
             () = outbox.closed() => Ok(()),
         };
         if let Err(error) = &end {

@@ -1,4 +1,4 @@
-//! What an agent says of itself.
+//! Status of an agent.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,25 +16,25 @@ pub enum AgentError {
     /// A root cannot be opened.
     #[error("the root {path} cannot be opened: {source}", path = path.display())]
     Root {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// The local socket cannot be bound.
     #[error("the socket {path} cannot be used: {source}", path = path.display())]
     Socket {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// The address cannot be listened on.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// Which.
+        /// The address.
         address: std::net::SocketAddr,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// The identity cannot be used for TLS.
@@ -55,7 +55,7 @@ pub struct AgentStatus {
     pub congestion: String,
     /// Whether the kernel asks for ECN on connections that go out (`net.ipv4.tcp_ecn` is 1, or DCTCP).
     pub ecn: bool,
-    /// What schedules coflows, if anybody has spoken within the last second.
+    /// Whether coflows are scheduled: a scheduler has spoken within the last second.
     pub ordered: bool,
     /// Coflows that are being fetched, the most important first.
     pub coflows: Vec<CoflowStatus>,
@@ -91,23 +91,23 @@ pub struct AgentStatus {
     pub silences: u64,
 }
 
-/// What a scheduler needs to know of a coflow at the host that fetches it.
+/// Facts about a coflow at the host that fetches it, for a scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoflowDemand {
-    /// Whose.
+    /// Its application.
     pub application: Name,
     /// Which of the application's.
     pub coflow: u64,
     /// Bytes that are here, since it has had flows here without a pause.
     pub here: Bytes,
-    /// What is left, by the host that it is fetched from; `None` where a flow's length is not known yet.
+    /// Bytes left, by the host that they are fetched from; `None` where a flow's length is not known yet.
     pub from: BTreeMap<Name, Option<Bytes>>,
 }
 
 /// A coflow at the host that fetches it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CoflowStatus {
-    /// Whose.
+    /// Its application.
     pub application: Name,
     /// Which of the application's.
     pub coflow: u64,

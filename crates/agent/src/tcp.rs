@@ -10,7 +10,8 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::secure::{Secure, SecureError};
 
-/// A peer that does not confirm data for so long is gone: less than a frozen machine may need to come back, more than a loss.
+/// Time without confirmed data after which a peer counts as gone: less than a frozen machine may need to come back,
+/// more than a loss.
 const USER_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
 const KEEPALIVE_IDLE: std::time::Duration = std::time::Duration::from_secs(10);
 const KEEPALIVE_INTERVAL: std::time::Duration = std::time::Duration::from_secs(5);
@@ -34,7 +35,7 @@ pub(crate) fn listen(address: SocketAddr, congestion: &[String]) -> io::Result<T
     TcpListener::from_std(socket.into())
 }
 
-/// A connection to an agent, in a class of a network with so many.
+/// A connection to an agent, in one of the network's `classes`.
 ///
 /// # Errors
 /// It cannot be made.
@@ -82,7 +83,7 @@ pub(crate) fn congestion(socket: &impl std::os::fd::AsFd) -> String {
     sockopt::tcp_congestion(socket).unwrap_or_default()
 }
 
-/// What waiting for a connection has given.
+/// Result of waiting for a connection.
 pub(crate) enum Turn {
     /// Bytes came or went.
     Moved,
@@ -101,7 +102,7 @@ impl Stream {
         Stream { tcp, secure }
     }
 
-    /// Does the handshake. What the peer sends behind it goes to `take`.
+    /// Does the handshake. Bytes of the peer behind it go to `take`.
     ///
     /// # Errors
     /// It fails; the peer's word may be the reason.

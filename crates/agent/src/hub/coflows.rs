@@ -19,7 +19,7 @@ struct Here {
 /// All of them.
 #[derive(Debug)]
 pub(super) struct Coflows {
-    /// After so long without a word there is no order.
+    /// Silence of the scheduler after which there is no order.
     silence: Duration,
     heard_at: Option<Time>,
     ranks: BTreeMap<CoflowId, Rank>,
@@ -70,7 +70,7 @@ impl Coflows {
         self.ranks.get(id).copied()
     }
 
-    /// What a new flow of it gets until the scheduler speaks again.
+    /// Share of a new flow of it until the scheduler speaks again.
     pub(super) fn share(&self, now: Time, id: &CoflowId) -> Share {
         match self.is_ordered(now) {
             true => Share::Rank(self.rank(id).unwrap_or(Rank::LAST)),

@@ -1,4 +1,4 @@
-//! What the hub is told, and what it tells.
+//! Commands and events of the hub.
 
 use headwater_transport::courier::LaneId;
 use headwater_units::{Bytes, FlowId, NodeId, Rank};
@@ -21,7 +21,7 @@ pub(crate) struct Fetch {
     pub(crate) credit: Bytes,
 }
 
-/// What the hub is told; blocks are of type `B`.
+/// Commands to the hub; blocks are of type `B`.
 #[derive(Debug)]
 pub(crate) enum HubCommand<B> {
     /// A program wants a flow.
@@ -30,7 +30,7 @@ pub(crate) enum HubCommand<B> {
     Credit { session: SessionId, name: u64, bytes: Bytes },
     /// It does not want it any more.
     Cancel { session: SessionId, name: u64 },
-    /// So many bytes of flows were written to programs, or will never be.
+    /// Bytes of flows that were written to programs, or will never be.
     Drained(Vec<(FlowId, u64)>),
     /// A program is gone: what it is told from now on, nobody hears.
     Gone { session: SessionId },
@@ -40,7 +40,7 @@ pub(crate) enum HubCommand<B> {
     Lane { lane: LaneId, epoch: u64, what: FromLane<B> },
 }
 
-/// What has happened in a lane.
+/// Events of a lane.
 #[derive(Debug)]
 pub(crate) enum FromLane<B> {
     /// The peer serves this host.
@@ -53,7 +53,7 @@ pub(crate) enum FromLane<B> {
     Down(String),
 }
 
-/// What the hub tells.
+/// Events of the hub.
 #[derive(Debug, PartialEq)]
 pub(crate) enum HubEvent<B> {
     /// To a program.

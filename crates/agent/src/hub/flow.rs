@@ -14,7 +14,7 @@ use crate::registry::Proof;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SessionId(pub(crate) u64);
 
-/// What is wanted, of whom.
+/// Wanted output, and its host.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     pub(crate) application: Name,

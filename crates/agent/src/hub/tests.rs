@@ -1,7 +1,7 @@
 //! Storms of the hub: lanes that break and peers that are away or lie, programs that stall, cancel and die, little memory. Whatever
 //! happens, a program gets the right bytes in order and no more than it has room for, every flow ends, and no memory is left behind.
 //!
-//! A storm is its seed: `STORM=17` plays one alone, `STORMS=10000` so many.
+//! A storm is its seed: `STORM=17` plays one alone, `STORMS=10000` plays 10,000.
 
 mod peer;
 mod program;
@@ -39,7 +39,7 @@ enum Happening {
     ToPeer { lane: LaneId, epoch: u64, frame: FromFetcher },
     /// News of a lane are at the hub.
     ToHub { lane: LaneId, epoch: u64, what: FromLane<Vec<u8>> },
-    /// A program has read so much.
+    /// A program has read this many bytes.
     Written { flow: FlowId, bytes: u64 },
     /// The hub hears that a program is gone.
     Gone(SessionId),
@@ -186,7 +186,7 @@ impl Storm {
         }
     }
 
-    /// What is under way in a lane is lost; that it broke is heard in any case.
+    /// Drops what is under way in a lane; that it broke is heard in any case.
     fn forget(&mut self, lane: LaneId) {
         self.agenda.retain(|it| match it {
             Happening::ToHub { what: FromLane::Down(_), .. } => true,
@@ -424,7 +424,7 @@ fn coflow(n: u64) -> CoflowId {
     CoflowId { application: name(format!("job-{}", n % 2)), number: n / 2 }
 }
 
-/// What a storm has seen, so that storms that see nothing are noticed.
+/// Counts of events in a storm, so that storms that see nothing are noticed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     done: u64,

@@ -1,4 +1,4 @@
-//! What the hub says of itself, to people and to a scheduler.
+//! The hub's reports, for people and for a scheduler.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -12,7 +12,7 @@ use crate::fields::Name;
 use crate::status::{AgentStatus, CoflowDemand, CoflowStatus, LaneStatus};
 
 impl<B: Deref<Target = [u8]>> Hub<B> {
-    /// What is fetched, of whom.
+    /// Running fetches, by coflow and source.
     pub(crate) fn demand(&self) -> Vec<CoflowDemand> {
         let mut coflows: BTreeMap<CoflowId, CoflowDemand> = BTreeMap::new();
         for it in self.flows.values() {

@@ -11,10 +11,10 @@ use super::{BLOCK, FromLane};
 use crate::peer_frames::{FromFetcher, FromSource};
 use crate::refusal::Refusal;
 
-/// What a peer holds: its name says all about it.
+/// Output of a peer: its name says all about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Output {
-    /// What tells its bytes from those of others.
+    /// Number that tells its bytes from those of others.
     key: u64,
     pub(super) size: u64,
     /// Where its file ends too early, if it does; at 0 there is none.
@@ -94,7 +94,7 @@ impl Peer {
         Peer { lies, away_until: Time::ZERO }
     }
 
-    /// What it says to a frame.
+    /// Its answer to a frame.
     pub(super) fn answer(
         &self,
         connection: &mut Connection,

@@ -102,7 +102,7 @@ impl Program {
             }
             FromAgent::End { flow } => {
                 let it = self.flows.get_mut(&flow).unwrap();
-                // Whoever is dead has taken nothing more.
+                // A dead program has taken nothing more.
                 assert!(it.is_open && !it.has_ended, "{it:?}");
                 assert!(it.got == it.held.size || !self.is_alive, "{it:?}");
                 it.has_ended = true;
