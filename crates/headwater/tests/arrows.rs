@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use cargo_metadata::{CargoOpt, DependencyKind, Metadata, MetadataCommand};
 use sources::modules::{circles, module_arrows};
 
-/// What each crate may know of the others; `cli` and `headwater`, which stand above it, may know all.
+/// Crates that each crate may know; `cli` and `headwater`, which stand above, may know all.
 const ARROWS: &[(&str, &[&str])] = &[
     ("units", &[]),
     ("wire", &["units"]),
@@ -102,8 +102,8 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// The crates that stand above all others: the command line, and the package that has the binary.
 const ABOVE: [&str; 2] = ["cli", "headwater"];
 
-/// What the exercise of a new transport adds outside its own room, so many lines each: the transports that there are, on the
-/// wire and in their crate, and the name of a scheme.
+/// Lines that the exercise of a new transport adds outside its own room, by file: to the list of transports on the
+/// wire, that of their crate, and the names of schemes.
 const EXERCISE: &[(&str, usize)] = &[
     ("crates/experiment/src/scenario/scheme.rs", 4),
     ("crates/transport/src/lib.rs", 1),
@@ -197,7 +197,8 @@ fn denied_dependencies(arrows: &[Arrow]) -> Vec<String> {
         .collect()
 }
 
-/// What a machine brings along from afar that no machine may: follows `graph` (crate to its dependencies) to the end.
+/// Dependencies that a machine brings along from afar and that no machine may have: follows `graph` (crate to its
+/// dependencies) to the end.
 fn denied_in_the_distance(graph: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
     let mut complaints = Vec::new();
     for machine in MACHINES {
@@ -224,7 +225,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// What Cargo says of this workspace, from the lock file and without network.
+/// Cargo's description of this workspace, from the lock file and without network.
 fn metadata() -> Metadata {
     metadata_command().exec().unwrap()
 }
@@ -336,7 +337,7 @@ fn the_hashes_of_code_cover_every_crate_that_decides_what_a_run_records() {
     let named = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect::<BTreeSet<_>>();
     let models = named(&code_hash::MODELS);
     assert_eq!(models, behind("experiment"));
-    // What draws plots and judges records nothing.
+    // Crates that draw plots and judge record nothing.
     let judges = named(&["lab", "drill", "cli", "headwater"]);
     assert_eq!(&named(&code_hash::REAL) | &models, &behind("headwater") - &judges);
 }

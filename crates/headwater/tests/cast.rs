@@ -99,13 +99,13 @@ fn every_receiver_has_it_and_the_source_sent_it_once() {
     assert!(number(&result["unicast_bytes"]) < 0.02 * 16.0 * MIB as f64, "{result:#}");
     cluster.all_have_it();
 
-    // Whoever has it is not sent it again.
+    // A receiver that has it is not sent it again.
     let again = complete(cluster.cast(&["--all"]).end(PATIENCE));
     assert!(receivers(&again).iter().all(|receiver| receiver["state"] == "had"), "{again:#}");
     assert_eq!(number(&again["multicast_bytes"]), 0.0);
 }
 
-/// What a cast with a receiver that stands still came to.
+/// Result of a cast with a receiver that stands still.
 #[derive(Debug)]
 struct Frozen {
     result: Value,
@@ -140,7 +140,7 @@ fn frozen(bytes: usize) -> (Validity, Frozen) {
         assert!(number(&receiver["unicast_bytes"]) < 0.01 * bytes as f64, "{result:#}");
     }
     let the_one = the_one.expect("all are listed");
-    // What had come to its socket before that was full it could still read.
+    // The receiver could still read packets that had come to its socket before that was full.
     assert!(number(&the_one["unicast_bytes"]) > 0.01 * bytes as f64, "it caught up by itself: {result:#}");
     assert!(number(&the_one["multicast_bytes"]) > 0.1 * bytes as f64, "it kept what it had: {result:#}");
     let ideal = cluster.ideal();

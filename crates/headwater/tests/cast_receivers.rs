@@ -1,5 +1,5 @@
-//! Whom a cast is for and who sends what: labels, racks, several sources, and what is missing after a failure. On loopback, where the
-//! sources are held back so that receivers have time to pass on.
+//! Receivers and sources of casts: labels, racks, several sources, and resumed casts after a failure. On loopback,
+//! where the sources are held back so that receivers have time to pass on.
 
 #![allow(clippy::disallowed_methods, reason = "these tests drive processes and wait for them")]
 

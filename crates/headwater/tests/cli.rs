@@ -173,7 +173,7 @@ fn a_failure_with_json_is_one_object_and_the_words_are_on_stderr() {
     let answer = home.run(&["get", "x", "--json"]);
     answer.ends_with(2);
     let [error] = &answer.json()[..] else { panic!("{}", answer.out) };
-    // What does not even parse is told to programs as well.
+    // Programs are told of a line that does not even parse, too.
     for line in [&["ls", "--json", "--nonsense"] as &[&str], &["--json", "fetch"], &["get", "--json"]] {
         let answer = home.run(line);
         answer.ends_with(2);

@@ -328,7 +328,7 @@ fn a_port_that_is_taken_is_an_error_that_names_who_has_it() {
     assert!(ended.log.contains("--data-port") && ended.log.contains("in use"), "{}", ended.log);
 }
 
-/// What is no object where it is asked for, and ids that are numbers beyond what every reader of JSON keeps.
+/// Words that are no object where one is asked for, and ids that are numbers beyond what every reader of JSON keeps.
 #[test]
 fn errors_of_a_cluster_say_the_next_step() {
     let folder = tempfile::tempdir().unwrap();

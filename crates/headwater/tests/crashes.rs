@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Runs beside one another: most of their time they wait.
 const AT_ONCE: usize = 4;
 
-/// What a run kills; the sources follow.
+/// Process that a run kills; the sources follow.
 const RECEIVER: usize = 0;
 const CONTROLLER: usize = 1;
 
@@ -107,7 +107,7 @@ impl<'a> Cluster<'a> {
     }
 }
 
-/// What the controller and the sources have logged (more of it with `RUST_LOG=debug`).
+/// Logs of the controller and the sources (more of them with `RUST_LOG=debug`).
 fn logs(folder: &Path) -> String {
     let sources = (0..SOURCES).map(|n| format!("source{n}"));
     let names = std::iter::once("controller".to_owned()).chain(sources);

@@ -1,5 +1,5 @@
-//! What a delivery costs beside its bytes: memory asked for and system calls, from file to file through two real nodes
-//! in this process.
+//! Cost of a delivery beside its bytes: memory asked for and system calls, from file to file through two real nodes in
+//! this process.
 
 #![allow(clippy::disallowed_methods)] // A delivery in real time.
 
@@ -31,7 +31,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 /// The counters are those of the whole process, so one delivery runs at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// What an Ethernet packet carries.
+/// Payload of an Ethernet packet.
 const ROOM: u16 = 1424;
 const FLOW: FlowId = FlowId(5);
 const KEY: FlowKey = FlowKey([3; 32]);
@@ -59,7 +59,7 @@ impl BlockSink for Kept {
     }
 }
 
-/// What a delivery took.
+/// Cost of a delivery.
 struct Cost {
     /// Allocations and reallocations per symbol of the middle half, both ends together.
     allocations_per_symbol: f64,
@@ -120,7 +120,7 @@ fn kept(folder: &Path, hashes: BlockHashes) -> Arc<Kept> {
     })
 }
 
-/// What the source is told.
+/// Order for the source.
 fn order(object: ObjectId, size: Bytes, geometry: &Geometry) -> Push {
     Push {
         task: TaskId(1),
@@ -141,7 +141,7 @@ fn order(object: ObjectId, size: Bytes, geometry: &Geometry) -> Push {
     }
 }
 
-/// What the receiver is told.
+/// Grant for the receiver.
 fn accepted(object: ObjectId, size: Bytes, geometry: &Geometry, source: SocketAddr) -> Control {
     let grant = FlowGrant {
         flow: FLOW,
@@ -202,7 +202,7 @@ async fn deliver(size: Bytes, source_config: SourceConfig) -> Cost {
     receiver.start_fetch(id, sink.partial.wanted(), Vec::new(), sink.clone());
     let done = loop {
         match events.recv().await {
-            // Whom it comes from is told as well.
+            // Events that name the source are sent as well.
             Some(FetchEvent::Source { .. } | FetchEvent::SourceOver { .. }) => {}
             event => break event,
         }

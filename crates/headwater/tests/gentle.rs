@@ -14,7 +14,7 @@ use headwater_testbed::netns::{Capability, HostSpec, Link, Net, Spec};
 use headwater_units::BitRate;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Who sends by Headwater, who by TCP, and who receives both.
+/// Hosts: the one that sends by Headwater, the one that sends by TCP, and the one that receives both.
 const SOURCE: usize = 0;
 const TCP: usize = 1;
 const RECEIVER: usize = 2;

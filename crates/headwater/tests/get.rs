@@ -46,7 +46,7 @@ fn start_in(folder: &Path, working: &Path, args: &[&str]) -> Process {
     Process::start_by(folder, "get", command, args)
 }
 
-/// What a source's page for Prometheus says of a figure.
+/// Value of a figure on a source's page for Prometheus.
 fn figure(page: &str, name: &str) -> u64 {
     let mut text = String::new();
     let mut stream = TcpStream::connect(page).unwrap();
@@ -97,7 +97,8 @@ fn a_folder_goes_on_where_an_interrupted_run_ended_whatever_its_output_was() {
     let total: u64 = content.values().map(|bytes| bytes.len() as u64).sum();
     let page = format!("127.0.0.1:{}", free_port());
     let (_source, from) = serve(folder, "source", &[&set], &["--limit", "40Mbit/s", "--metrics", &page]);
-    // What is given with -o, whether that is a folder before, where the folder comes to be, and how the first run ends.
+    // Forms of -o: its value, whether that is a folder before, where the folder comes to be, and how the first run
+    // ends.
     let forms: [(Option<&str>, bool, &str, &str); 4] = [
         (None, false, "set", "-INT"),
         (Some("there"), true, "there/set", "-KILL"),
@@ -127,14 +128,15 @@ fn a_folder_goes_on_where_an_interrupted_run_ended_whatever_its_output_was() {
         assert_is(&place, &content);
         let resumed = result["resumed_bytes"].as_u64().unwrap();
         assert!(resumed > total / 4, "{output:?}: {result:#}");
-        // What was here did not come again; the list of files and what fills the last symbols of files is little.
+        // Bytes that were here did not come again; the list of files and what fills the last symbols of files is
+        // little.
         let came = came(&result);
         assert!(came <= total - resumed + 120_000, "{output:?}: {came} came, {resumed} of {total} were here");
         let parent = place.parent().unwrap();
         assert!(entries(parent).iter().all(|name| !name.starts_with('.')), "{:?}", entries(parent));
 
         // Once more: all of it is there.
-        // What is still said to the process that was killed is not counted.
+        // Packets that are still sent to the process that was killed are not counted.
         let mut before = 0;
         wait_until("its source is through", PATIENCE, || {
             std::thread::sleep(Duration::from_millis(500));

@@ -167,7 +167,7 @@ async fn say(link: &Link, control: impl Into<Control>) {
     link.send(control.into().to_bytes()).await.unwrap();
 }
 
-/// What comes over a link for a while.
+/// Messages that come over a link for a while.
 async fn heard(link: &Link) -> Vec<Control> {
     let mut all = Vec::new();
     let hearing = async {
@@ -485,7 +485,7 @@ fn an_honest_get_goes_on_beside_floods_and_memory_stays_bounded() {
     assert_eq!(code, Some(0), "{}", ended.log);
     assert!(cluster.is_whole("beside"));
     assert!(peak < 300 << 20, "{peak} bytes resident");
-    // Whoever is honest still gets in, and the cluster still works.
+    // An honest node still gets in, and the cluster still works.
     done(cluster.begin_get("model", "after").end(PATIENCE));
     assert!(cluster.is_whole("after"));
 }

@@ -128,7 +128,7 @@ fn without_a_daemon_it_goes_into_the_store_all_the_same_and_a_folder_with_its_fi
     let kept = succeeded(cluster.asking("keep", &args, "alone").end(PATIENCE));
     assert_eq!(kept["bytes"], 800_000);
     source.kill();
-    // Whoever joins with that store has it all.
+    // A node that joins with that store has it all.
     let _node = cluster.node("alone");
     wait_until("the node offers it", PATIENCE, || cluster.holders("data") == 1);
     let out = folder.path().join("copy");

@@ -1,5 +1,5 @@
-//! Who a node is: it stays itself wherever it listens, is called what its operator says, is forgotten when it is told, and says so
-//! when it joins what is no controller.
+//! Identity of a node: it stays itself wherever it listens, is called what its operator says, is forgotten when it is
+//! told, and says so when it joins what is no controller.
 #![allow(clippy::disallowed_methods, reason = "drives real processes on a real clock")]
 
 mod cluster;
@@ -64,7 +64,8 @@ fn a_node_that_listens_elsewhere_is_the_same_node() {
     });
 }
 
-/// What `status` lists of a machine that is gone is dropped on demand, with what only it held; not while it is connected.
+/// A machine that is gone is dropped from `status` on demand, with objects that only it held; not while it is
+/// connected.
 #[test]
 fn a_node_that_is_away_is_forgotten_when_told_so() {
     let folder = tempfile::tempdir().unwrap();

@@ -138,7 +138,7 @@ fn a_source_that_is_terminated_hands_over_to_another_and_a_hangup_lifts_its_limi
     wait_until("some of it", PATIENCE, || receiver.bytes_done() > 0);
     let first = sources.remove(0);
     signal(&first, "TERM");
-    // What is left would take both of them some 20 seconds.
+    // The rest would take both of them some 20 seconds.
     let ended = first.end(PATIENCE);
     assert_eq!((ended.code, receiver.is_running()), (Some(0), true), "{}", ended.log);
     assert_eq!(said(&log(folder, "one"), "not all were served within the time to drain").len(), 0);
@@ -389,7 +389,7 @@ fn a_hangup_takes_over_what_can_change_and_a_broken_file_changes_nothing() {
     assert!(daemon.is_running());
 }
 
-/// What a service manager hears next that begins so.
+/// Next message to a service manager with this beginning.
 fn notified(socket: &UnixDatagram, beginning: &str) -> String {
     let limit = Instant::now() + PATIENCE;
     let mut buffer = [0; 4096];

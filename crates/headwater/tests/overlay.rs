@@ -63,7 +63,7 @@ impl Cluster {
         self.content.len() as f64 * 8.0 / self.net.rate
     }
 
-    /// What the source has put on the wire so far, over the object's size.
+    /// Bytes that the source has put on the wire so far, over the object's size.
     fn copies(&self) -> f64 {
         self.net.net.sent(0).unwrap().get() as f64 / self.content.len() as f64
     }
@@ -75,7 +75,7 @@ impl Cluster {
     }
 }
 
-/// What came of a cast.
+/// Result of a cast.
 #[derive(Debug)]
 struct Seen {
     /// By host, from 1: its end over the ideal; none where it did not get it.
@@ -230,7 +230,7 @@ impl Cluster {
     }
 }
 
-/// What came of gets that were started one after the other.
+/// Result of gets that were started one after the other.
 #[derive(Debug)]
 struct Gets {
     /// From the first one's start to the end of each, over the ideal.
@@ -307,7 +307,7 @@ fn gets_that_go_leave_the_others_whole() {
         assert_eq!(ended.code, Some(0), "{}", ended.log);
         assert!(std::fs::read(cluster.got(host)).unwrap() == cluster.content, "host {host}");
     }
-    // What the interrupted one has, it does not fetch again.
+    // The interrupted one does not fetch again what it has.
     let again = cluster.get(2, &[]).end(PATIENCE);
     assert_eq!(again.code, Some(0), "{}", again.log);
     assert!(again.last.unwrap()["resumed_bytes"].as_u64().unwrap() >= third);

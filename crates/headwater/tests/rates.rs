@@ -115,7 +115,7 @@ impl Cluster {
     }
 }
 
-/// What was seen of a cast that waits for another one.
+/// Observations of a cast that waits for another one.
 #[derive(Debug, Default)]
 struct Wait {
     looks: u32,
@@ -273,7 +273,7 @@ fn whoever_insists_on_rates_is_told_why_there_are_none() {
     assert!(ended.log.contains("computes_rates = true"), "{}", ended.log);
 }
 
-/// What a TCP flow from host 0 to host 1 brings in some seconds, Mbit/s, beside whatever `meanwhile` begins.
+/// Goodput of a TCP flow from host 0 to host 1 in some seconds, Mbit/s, beside whatever `meanwhile` begins.
 fn tcp_goodput(
     cluster: &Cluster,
     congestion: &str,

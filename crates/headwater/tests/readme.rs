@@ -226,7 +226,7 @@ fn content(seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Who sent what part of a `get`, by address.
+/// Parts of a `get` by source, each with its address.
 fn shares(result: &Value) -> Vec<(String, f64)> {
     let sources = result["sources"].as_array().unwrap();
     let share = |it: &Value| (it["node"].as_str().unwrap().to_owned(), it["share"].as_f64().unwrap());

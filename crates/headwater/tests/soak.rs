@@ -21,10 +21,10 @@ const SOURCES: usize = 3;
 const OBJECTS: usize = 4;
 /// Deliveries before the first look: caches, pools and buffers have filled.
 const WARM_UP: u32 = 4;
-/// What may be resident beyond the first look: the allocator keeps what it was given back.
+/// Memory that may be resident beyond the first look: the allocator keeps what it was given back.
 const SLACK_BYTES: u64 = 48 << 20;
 
-/// What a long-lived process holds.
+/// Resources of a long-lived process.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     resident: u64,
@@ -167,7 +167,7 @@ fn after_many_deliveries_and_faults_everything_is_as_it_was() {
                 signal(&soak.sources[victim], "-CONT");
             }
             2 => {
-                // Whoever asked goes away in the middle; what came stays for the next.
+                // The asking program goes away in the middle; the part that came stays for the next.
                 asking.kill();
                 asking = soak.begin(object);
             }

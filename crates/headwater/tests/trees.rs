@@ -37,7 +37,7 @@ fn alone() -> Option<MutexGuard<'static, ()>> {
 type Cluster = casting::Cluster<EmulatedNet>;
 
 impl Cluster {
-    /// So many hosts around one switch of 100 Mbit/s; host 0 has an object of so many bytes.
+    /// A cluster of `hosts` around one switch of 100 Mbit/s; host 0 has an object of `bytes`.
     fn around_a_switch(hosts: usize, bytes: usize) -> Cluster {
         let fabric = |hosts| {
             format!(r#"{{ kind = "big-switch", hosts = {hosts}, rate = "100 Mbit/s", delay = "50 us" }}"#)
@@ -116,7 +116,7 @@ fn bcube((mbps, delay): (u32, u32), bytes: usize, more: &str, arguments: &[&str]
     Cluster::start(net, 16, bytes, &topology, arguments)
 }
 
-/// What a cast over the BCube came to.
+/// Result of a cast over the BCube.
 #[derive(Debug)]
 struct Measured {
     result: Value,
@@ -214,7 +214,7 @@ fn two_trees_carry_each_symbol_once_at_the_rate_of_their_links() {
     let Some(_alone) = alone() else { return };
     // 16 fill a cable for 10 ms only, and of the programs that hand on here each may be woken as late.
     let tuning = "feedback_every = '100 ms'\ndatacast = { increase = '2500 kbit/s', interval = '50 ms', credit = 48, cache = '512 KB', initial_rate = '10 Mbit/s' }";
-    // What one tree brings up a cable, interests for what the other brings share: 74 bytes for each frame of 1514.
+    // One tree's data and the interests for the other's share a cable: 74 bytes for each frame of 1514.
     let least = 0.98 * 1514.0 / (1514.0 + 74.0);
     within_limits(2.5e6 / 0.05, (20e6, 60e-6), least, || {
         bcube((20, 5), 64 * MIB, "", &["--tuning", tuning]).measured(2, 20e6)

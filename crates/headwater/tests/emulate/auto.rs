@@ -15,7 +15,7 @@ use super::trimmed::network;
 const SOURCES: usize = 8;
 const SIZE: Bytes = Bytes::mib(1);
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What everybody says of itself, as an operator would where switches trim.
+/// Facts that every node states, as an operator would where switches trim.
 const STATED: [&str; 6] = ["--uplink", "20Mbit/s", "--downlink", "20Mbit/s", "--dscp-control", "48"];
 
 /// A controller and sources on host 0, a node on host 1.

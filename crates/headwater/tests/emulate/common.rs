@@ -131,7 +131,7 @@ pub(crate) fn content(number: u32, len: usize) -> Vec<u8> {
     number.to_be_bytes().into_iter().chain((4..len).map(byte)).collect()
 }
 
-/// What a receiver saw of a flood.
+/// A receiver's counts of a flood.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Flood {
     pub(crate) sent: u64,

@@ -60,7 +60,7 @@ fn send(sender: &mut UdpPort, to: PathAddr, numbers: std::ops::Range<u32>) {
     assert_eq!(sender.flush(&mut out).unwrap().lost, 0);
 }
 
-/// What a member gets until nothing has come for 300 ms: numbers, in their order.
+/// Numbers that a member gets until nothing has come for 300 ms, in their order.
 fn received(member: &mut UdpPort, from: SocketAddr) -> Vec<u32> {
     let (mut numbers, mut inbox, mut last) = (Vec::new(), RecvBatch::new(8), Instant::now());
     while last.elapsed() < Duration::from_millis(300) {
@@ -115,7 +115,7 @@ fn joins_and_leaves(net: &EmulatedNet, text: &str, own: impl Fn(usize) -> IpAddr
     assert_eq!(seen.counts.copied.frames - copied, 3 * u64::from(COUNT));
     conserved(&seen);
 
-    // Who leaves gets nothing more; and only the others' copies are made.
+    // A member that leaves gets nothing more; and only the others' copies are made.
     drop(members.remove(1));
     until_known(net, known + 3);
     let before = net.switch().snapshot().unwrap().counts.delivered.frames;
@@ -217,7 +217,7 @@ fn a_probe_tells_which_members_a_group_reaches() {
     assert_eq!(ask(100, 1..=3), [1, 2, 3]);
     assert!(ask(1473, 1..=3).is_empty(), "longer than any packet here");
 
-    // Who has joined twice leaves twice.
+    // A member that has joined twice leaves twice.
     join(2);
     nodes[2].leave(group(2));
     assert_eq!(ask(1472, 1..=3), [1, 2, 3]);

@@ -23,7 +23,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 pub(crate) const FLOW: FlowId = FlowId(5);
 pub(crate) const KEY: FlowKey = FlowKey([3; 32]);
-/// What an Ethernet packet carries.
+/// Payload of an Ethernet packet.
 const ROOM: u16 = 1424;
 
 /// A node on a host, at its IPv4 address, and what it says.
@@ -196,12 +196,12 @@ impl Delivery {
         self.sources[0].data_address().port()
     }
 
-    /// What the receiver has counted, as of 100 ms ago while it is busy.
+    /// Counters of the receiver, as of 100 ms ago while it is busy.
     pub(crate) fn receiver_now(&self) -> Snapshot {
         self.receiver.snapshot()
     }
 
-    /// What happens to the fetch, but for whom it comes from.
+    /// Next event of the fetch, but for those that name its sources.
     fn next_event(&mut self) -> Option<FetchEvent> {
         loop {
             match self.events.blocking_recv() {

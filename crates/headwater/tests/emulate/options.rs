@@ -1,4 +1,4 @@
-//! What is said beside the scenario: when faults begin, and how long packets may be.
+//! Options beside the scenario: when faults begin, and how long packets may be.
 
 use std::time::{Duration, Instant};
 

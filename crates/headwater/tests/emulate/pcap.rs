@@ -82,7 +82,7 @@ fn captures_are_what_left_each_port_and_when() {
     let exact = middle.iter().filter(|gap| **gap == 605_600).count();
     assert!(exact * 100 > middle.len() * 95, "{exact} of {}", middle.len());
     assert!(gaps(of("h0-left")).iter().all(|gap| *gap >= 60_560));
-    // What left the middle reaches the last line 10 ms later and is through it 60.56 us after that.
+    // A frame that left the middle reaches the last line 10 ms later and is through it 60.56 us after that.
     for (there, here) in of("right-h1").iter().zip(of("left-right")) {
         assert_eq!((there.at - here.at, &there.kept), (10_060_560, &here.kept));
     }

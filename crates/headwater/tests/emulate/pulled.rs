@@ -119,7 +119,7 @@ fn what_a_switch_trims_of_four_sources_is_pulled_again_whether_its_udp_header_is
 
 /// BCube(2,1): host 0 has a cable to the switch of host 1, and one to the switch of host 2.
 const TWO_CABLES: &str = r#"{ kind = "bcube", n = 2, levels = 1, rate = "100 Mbit/s", delay = "200 us" }"#;
-/// What leads to host 0.
+/// Cables that lead to host 0.
 const CABLES: [&str; 2] = ["sw0.0-h0", "sw1.0-h0"];
 
 /// Goal: of two sources, one behind each cable of a receiver, each brings its half over its own cable, although the receiver

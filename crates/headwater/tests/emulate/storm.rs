@@ -23,7 +23,7 @@ const NETWORK: &str = r#"
     packet = { data = "9014 B" }
     port = { queue = "unlimited", mark_threshold = "none" }
 "#;
-/// Who storms; the good flow is from host 0 to host 1.
+/// Host that storms; the good flow is from host 0 to host 1.
 const STORMER: u32 = 2;
 /// Frames of each half of the storm.
 const HALF: u32 = 20_000;
@@ -106,7 +106,7 @@ impl Storm {
     }
 
     fn half(&mut self, port: &mut PacketPort) {
-        // What a cable with tags carries is longer; that there is a length at which it ends is tested elsewhere.
+        // A cable with tags carries longer frames; that there is a length at which it ends is tested elsewhere.
         let network = Network { hosts: 4, groups: 2, longest: 9014 };
         let before: u32 = self.sent.iter().sum();
         let mut next = Instant::now();

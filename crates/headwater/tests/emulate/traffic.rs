@@ -1,4 +1,4 @@
-//! What traffic sees.
+//! The emulated network as traffic sees it.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket};
@@ -214,7 +214,7 @@ fn a_group_gets_what_is_sent_to_it() {
     wanted.iter().for_each(|bytes| _ = ends[0].send_to(bytes, at(group.into())).unwrap());
     for (host, end) in ends.iter().enumerate() {
         let got = drain(end, Duration::from_millis(300));
-        // What a kernel says of its own groups goes nowhere, and is nothing that a socket would read.
+        // A kernel's messages about its own groups go nowhere, and no socket would read them.
         assert_eq!(got, if host == 1 || host == 2 { wanted.clone() } else { vec![] }, "host {host}");
     }
     conserved(&net.switch().snapshot().unwrap());

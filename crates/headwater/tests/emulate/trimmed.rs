@@ -1,4 +1,4 @@
-//! What a switch has trimmed arrives as trimmed, whatever it has left of the UDP header, and nobody can pretend.
+//! A packet that a switch has trimmed arrives as trimmed, whatever is left of its UDP header, and nobody can pretend.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};

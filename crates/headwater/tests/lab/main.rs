@@ -89,7 +89,7 @@ fn help_teaches_by_example() {
     assert!(help.contains("goes on from there") && help.contains("polars.read_ipc"), "{help}");
 }
 
-/// What a text tells its readers to run: the word after `headwater lab run`, where it is an experiment's or a claim's.
+/// Experiments and claims that a text tells its readers to run: the word after `headwater lab run`.
 fn named(text: &str) -> impl Iterator<Item = &str> {
     let ends = |c: char| c.is_whitespace() || c == '`';
     let words = text.split("headwater lab run ").skip(1).filter_map(move |rest| rest.split(ends).next());

@@ -84,7 +84,7 @@ pub(crate) fn it(folder: &TempDir) -> Command {
     lab_run(folder.path(), Path::new("it.toml"), "netns")
 }
 
-/// What `lab run` printed.
+/// Output of `lab run`.
 #[derive(Debug)]
 pub(crate) struct Printed {
     pub(crate) code: Option<i32>,
@@ -138,7 +138,7 @@ impl Printed {
         self
     }
 
-    /// What a claim measured, unless its run was skipped.
+    /// Measured value of a claim, unless its run was skipped.
     #[track_caller]
     pub(crate) fn value(&self, claim: &str) -> Option<f64> {
         let measured = self.measured.get(claim).map(|(measured, _)| *measured);
@@ -187,7 +187,7 @@ impl Drop for Running {
     }
 }
 
-/// What a folder holds whose names begin so.
+/// Entries of a folder whose names begin with `beginning`.
 pub(crate) fn entries(folder: impl AsRef<Path>, beginning: &str) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());

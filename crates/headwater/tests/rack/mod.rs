@@ -14,7 +14,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// What the rack may send.
+/// Capacity of the rack's uplink.
 pub(crate) const UPLINK: BitRate = BitRate::new(100_000_000);
 const RACK: &str = "--rack=r0=100Mbit/s";
 

@@ -56,7 +56,7 @@ pub(super) fn rust_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// What in this source a machine must not do, in order and each once: `std::fs`, `std::net::lookup`, `Instant`.
+/// Names in this source that a machine must not use, in order and each once: `std::fs`, `std::net::lookup`, `Instant`.
 pub(super) fn impurities(source: &str) -> Vec<String> {
     let tokens = without_tests(tokens(source));
     let mut found = Vec::new();

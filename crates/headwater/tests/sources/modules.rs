@@ -8,7 +8,7 @@ use super::{paths, rust_files, tokens, without_tests};
 /// The way from a crate's root to a module, or further to what is in it. That of the root is empty.
 pub(crate) type Way = Vec<String>;
 
-/// Who names whom.
+/// Modules and those that they name.
 pub(crate) type Arrows = BTreeMap<String, BTreeSet<String>>;
 
 /// By parent, which of the modules below it (files, or folders with all that is in them) names which other. A parent may know
@@ -46,7 +46,7 @@ fn way_of(file: &Path) -> Way {
     way
 }
 
-/// What a module names within its crate.
+/// Names that a module uses within its crate.
 struct Named {
     all: BTreeSet<Way>,
     /// Of these, what stands in a `use`: whoever looks in the module finds it there, too.

@@ -62,7 +62,7 @@ pub(crate) fn bare_numbers(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// What is wrong with the index, given the name and first line of each record.
+/// Complaints about the index, given the name and first line of each record.
 ///
 /// Each record has a number of its own, and one row: `| [0017](0017-file.md) | its title | what it decides |`.
 pub(crate) fn index_complaints(index: &str, records: &[(String, String)]) -> Vec<String> {
