@@ -1,5 +1,5 @@
-//! What programs do with agents before and after a measurement: agents get to know each other, outputs are registered and found, and
-//! connections are counted.
+//! Set-up and clean-up around a measurement with agents: agents get to know each other, outputs are registered and
+//! found, and connections are counted.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// An agent that has said where it is.
 #[derive(Clone, Debug)]
 pub(crate) struct Agent {
-    /// What others call its host.
+    /// Name of its host for others.
     pub(crate) name: String,
     /// Where programs reach it.
     pub(crate) socket: PathBuf,
@@ -51,7 +51,7 @@ pub(crate) fn write_list<'a>(
 pub(crate) struct Application {
     pub(crate) name: &'static str,
     pub(crate) token: &'static [u8],
-    /// What its outputs are called.
+    /// Name of its outputs.
     pub(crate) output: &'static str,
     /// It waits no longer than this for what an agent says next.
     pub(crate) patience: Duration,

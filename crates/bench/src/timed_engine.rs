@@ -82,7 +82,7 @@ fn coding(
         measures.push((format!("{}_gbit_per_s", speed.op), speed.mb_per_s * 8.0 / 1000.0));
     }
     let mut failures = [0; 3];
-    // In pieces, so that whoever wants it to stop is not kept waiting.
+    // In pieces, so that a stop is not kept waiting.
     const PIECE: u32 = 500;
     let pieces = trials.div_ceil(PIECE);
     for piece in 0..pieces {
@@ -118,7 +118,7 @@ mod tests {
         experiment.jobs(Engine::Timed, Scale::Small, Some(1)).unwrap()
     }
 
-    /// What a run measures, by name.
+    /// Measures of a run, by name.
     fn measured(job: &Job) -> Vec<(String, f64)> {
         let tables = run(job, &RunContext::default(), &mut |_| {}).unwrap();
         let (names, values) =

@@ -7,7 +7,7 @@
 //! | [`emulate`] | hosts in namespaces around such a switch, and how a running network is asked and changed |
 //! | [`tcp`] | the kernel's TCP, to compare with |
 //!
-//! What it does not do: know anything of the product. Who runs what in such a network is up to others.
+//! The crate knows nothing of the product. Which programs run in such a network is up to others.
 
 pub mod emulate;
 pub mod netns;

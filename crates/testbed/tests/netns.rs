@@ -18,7 +18,7 @@ use headwater_units::BitRate;
 const PAYLOAD: usize = 1472;
 const FRAME: usize = PAYLOAD + 8 + 20 + 14;
 const PORT: u16 = 9000;
-/// What the helper process should do; see [`traffic`].
+/// Environment variable with the task of the helper process; see [`traffic`].
 const ROLE: &str = "HEADWATER_NETNS_TEST";
 
 /// The lock that keeps measurements apart; `None` where namespaces are not allowed.
@@ -47,13 +47,13 @@ fn pair(uplink: Option<BitRate>) -> Net {
     Net::build(&spec(vec![HostSpec { uplink, ..HostSpec::default() }, HostSpec::default()])).unwrap()
 }
 
-/// What a sender saw.
+/// A sender's counts.
 #[derive(Debug)]
 struct Sent {
     packets: u64,
 }
 
-/// What a receiver saw; the rate counts Ethernet headers and runs from the first packet to the last.
+/// A receiver's counts; the rate counts Ethernet headers and runs from the first packet to the last.
 #[derive(Debug)]
 struct Received {
     packets: u64,
@@ -183,8 +183,8 @@ fn set_option(socket: &UdpSocket, level: i32, option: i32, value: usize) -> std:
 /// Counts until nothing has come for half a second.
 fn receive(port: u16) {
     let socket = UdpSocket::bind(("::", port)).or_else(|_| UdpSocket::bind(("0.0.0.0", port))).unwrap();
-    // What the network brought is not lost here, although this process may have to wait for a processor.
-    // In a user namespace nobody may ask for so much.
+    // Packets that the network brought are not lost here, although this process may have to wait for a processor. In a
+    // user namespace nobody may ask for that much.
     let _ = set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 16 << 20);
     let mut buffer = [0; 2048];
     let (mut packets, mut first, mut last) = (0_u64, None, Instant::now());

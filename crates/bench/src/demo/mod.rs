@@ -29,13 +29,13 @@ const NETWORK_VARIABLE: &str = "HEADWATER_DEMO_NETWORK";
 /// The end of a demo.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DemoResult {
-    /// What the receiver saw, with ideal and ratio; `sources` are all of them, in the order of their numbers, and
+    /// The receiver's result, with ideal and ratio; `sources` are all of them, in the order of their numbers, and
     /// `cpu_seconds` is of all processes.
     #[serde(flatten)]
     pub get: GetResult,
     /// `namespaces` or `loopback`.
     pub network: String,
-    /// What the sources could send at first, bits per second.
+    /// Initial rates of the sources, bits per second.
     pub source_rates: Vec<u64>,
     /// Share of the packets that were to be lost.
     pub loss: f64,
@@ -121,12 +121,12 @@ pub async fn demo(
     let run = Run { options: &options, script, network, program };
     tokio::select! {
         result = run.run(watch) => result,
-        // What the run has made goes when it is dropped.
+        // Files and namespaces of the run go when it is dropped.
         () = shutdown.wait() => Err(AppError::Interrupted { resumable: false }),
     }
 }
 
-/// What will be used.
+/// Network to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Network {
     Namespaces {
@@ -162,7 +162,7 @@ impl Run<'_> {
     }
 }
 
-/// What the user set for packets, as flags for a child.
+/// The user's settings of packets, as flags for a child.
 fn sending_flags(common: &Common) -> Vec<String> {
     let dscp = |class: Class| common.dscp.of(class);
     let mut flags = vec![

@@ -1,4 +1,4 @@
-//! What a demo is asked to do.
+//! Options of a demo.
 
 use headwater_units::{BitRate, Bytes, Duration};
 
@@ -7,7 +7,7 @@ use headwater_api::Common;
 /// `headwater demo`. Sources count from zero: those of `rates`, then those of `joins` in the order given.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DemoOptions {
-    /// What every command knows.
+    /// Options that every command has.
     pub common: Common,
     /// The uplinks of the sources that are there from the start; at least one.
     pub rates: Vec<BitRate>,
@@ -15,11 +15,11 @@ pub struct DemoOptions {
     pub size: Bytes,
     /// Share of data packets lost at random, 0..1.
     pub loss: f64,
-    /// These sources vanish, so long after the first request.
+    /// Sources that vanish, and the time after the first request.
     pub kills: Vec<(usize, Duration)>,
-    /// Further sources of this uplink appear, so long after the first request.
+    /// Uplinks of further sources that appear, and the time after the first request.
     pub joins: Vec<(BitRate, Duration)>,
-    /// These sources' uplinks change, so long after the first request.
+    /// Sources whose uplinks change, the time after the first request, and the new rate.
     pub rerates: Vec<(usize, Duration, BitRate)>,
     /// Everything random comes from it.
     pub seed: u64,

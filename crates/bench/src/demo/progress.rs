@@ -36,7 +36,7 @@ pub(super) fn progress_of(line: &Value) -> Option<Progress> {
     })
 }
 
-/// What went wrong, if a line tells of that: its exit code and message.
+/// Exit code and message of the error that a line tells of, if it does.
 pub(super) fn error_of(line: &Value) -> Option<(u64, String)> {
     let error = line.get("error")?;
     Some((error["exit_code"].as_u64().unwrap_or(1), text(&error["message"])))

@@ -1,4 +1,4 @@
-//! What happens during a demo, and how fast the object could have come at best.
+//! Events of a demo, and how fast the object could have come at best.
 
 use headwater_api::AppError;
 use headwater_units::{BitRate, Bytes, Duration};

@@ -17,7 +17,7 @@ use crate::subprocess::{Guard, Process, Scratch, write_random};
 pub(super) const NAME: &str = "demo.bin";
 /// How long everybody may take to get ready.
 const READY: Duration = Duration::from_secs(60);
-/// The controller is asked this often who has the object.
+/// Interval between questions to the controller for the holders of the object.
 const ASK: Duration = Duration::from_millis(50);
 
 /// Everything that must go afterwards, in this order: processes, network, files; the guard last.
@@ -44,7 +44,7 @@ pub(super) struct Source {
     pub(super) process: Option<Process>,
     /// Its control address, once it listens.
     pub(super) address: Option<String>,
-    /// What the receiver calls it while it has only heard of its key, once it listens.
+    /// Its name at a receiver that has only heard of its key, once it listens.
     pub(super) label: Option<String>,
     /// It may end: it was killed, or its end has been told already.
     pub(super) dismissed: bool,
@@ -141,7 +141,7 @@ impl Stage {
         }
     }
 
-    /// Who has the object, as the controller says; nobody while it does not answer.
+    /// Holders of the object, by the controller's list; none while it does not answer.
     async fn holders(&self, run: &Run<'_>, object: &str) -> Result<Vec<String>, AppError> {
         let mut command = self.environment.command(Role::Controller, &run.program)?;
         command

@@ -61,7 +61,7 @@ impl DemoResult {
         }
     }
 
-    /// What happened to a source.
+    /// Events of a source.
     fn fate(&self, source: usize) -> String {
         let joined = self.joined.iter().filter(|joined| joined.source == source).map(|joined| {
             match joined.used_after_seconds {

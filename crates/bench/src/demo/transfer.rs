@@ -14,17 +14,17 @@ use super::stage::{NAME, Stage};
 use super::{DemoResult, Joined, Killed, Rerated, Run, blocking, failure, sending_flags};
 use crate::subprocess::{self, Process, cpu_seconds};
 
-/// What arrives.
+/// Name of the received file.
 const OUTPUT: &str = "received.bin";
-/// A transfer that takes this many times the ideal, and this long on top, is stuck.
+/// Multiple of the ideal, and time on top, after which a transfer is stuck.
 const STUCK: (f64, Duration) = (20.0, Duration::from_secs(60));
 /// How long the receiver may take to begin.
 const BEGIN: Duration = Duration::from_secs(30);
 
-/// Sources are looked after this often.
+/// Interval between looks at the sources.
 const TICK: Duration = Duration::from_millis(50);
 
-/// What was seen while it ran.
+/// Observations while it ran.
 #[derive(Default)]
 struct Seen {
     joined: Vec<Joined>,
@@ -185,7 +185,8 @@ impl Run<'_> {
     ) -> Result<(), AppError> {
         let source = event.source;
         let before = begun.elapsed();
-        // What takes time has taken effect at its end at the latest; a source that joins may send from the first moment on.
+        // An event that takes time has taken effect at its end at the latest; a source that joins may send from the
+        // first moment on.
         let at = match event.what {
             Happening::Vanish => {
                 stage.sources[source].dismissed = true;
@@ -249,7 +250,7 @@ impl Stage {
         }
     }
 
-    /// What controller and sources have used so far, the dead ones too.
+    /// Processor time that controller and sources have used so far, the dead ones too.
     fn cpu_seconds(&self) -> f64 {
         let sources = self.sources.iter().filter_map(|source| source.process.as_ref());
         sources.chain([&self.controller.process]).map(|process| process.cpu_seconds()).sum()

@@ -19,7 +19,7 @@ use crate::agents::{Agent, Application, connections, failed, now, write_list};
 use crate::shuffle::counted;
 use crate::subprocess::{Guard, Process, Scratch, without_settings, write_random};
 
-/// What the program has room for of each flow before it has read any of it.
+/// Room that the program has for each flow before it has read any of it.
 const CREDIT: u64 = 4 << 20;
 const SOURCE: &str = "source";
 const BENCH: Application = Application {
@@ -32,7 +32,7 @@ const BENCH: Application = Application {
 const SEED: u64 = 1;
 const GIB: f64 = 1_073_741_824.0;
 
-/// What to measure.
+/// Options of the measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentOptions {
     /// Bytes of all flows together.
@@ -43,7 +43,7 @@ pub struct AgentOptions {
     pub coflows: u32,
 }
 
-/// What was measured.
+/// Measured figures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AgentBench {
     /// Flows at once.

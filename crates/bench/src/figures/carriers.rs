@@ -1,4 +1,5 @@
-//! What could carry flows between agents, without agents around it: TLS 1.3 over TCP, and QUIC, each with the keys and checks of agents.
+//! Protocols that could carry flows between agents, without agents around them: TLS 1.3 over TCP, and QUIC, each with
+//! the keys and checks of agents.
 //!
 //! One connection and one stream over loopback, from memory to nowhere, both ends in this process: what they cost is this process's
 //! processor time. TCP's packets are as large as loopback takes and are cut nowhere; QUIC's are those of a path of 1,500 bytes, since it
@@ -19,16 +20,16 @@ use serde::Serialize;
 use super::{BenchWatch, median_of, ratio};
 use crate::agents::now;
 
-/// Each is measured so often, in turn.
+/// Number of measurements of each, in turn.
 const ROUNDS: usize = 3;
-/// What is written at a time: a block of an agent.
+/// Size of one write: a block of an agent.
 const WRITE: usize = 64 << 10;
 const PROTOCOL: &str = "headwater-bench";
-/// What may be under way: more than loopback can hold.
+/// Bytes that may be under way: more than loopback can hold.
 const WINDOW: u32 = 16 << 20;
 const GIB: f64 = 1_073_741_824.0;
 
-/// What one of them does, in the median.
+/// Figures of one protocol, in the median.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Carried {
     /// `tls` or `quic`.
@@ -39,7 +40,7 @@ pub struct Carried {
     pub cpu_s_per_gib: f64,
 }
 
-/// Measures both, with so many bytes a time.
+/// Measures both, with `size` bytes a time.
 ///
 /// # Errors
 /// [`AppError::Interrupted`], or a connection that fails.
@@ -89,7 +90,7 @@ impl Begun {
         Begun { at: now(), cpu: ProcessTime::now() }
     }
 
-    /// What it took, if everything has come.
+    /// Time and processor time, if everything has come.
     fn end(self, came: u64, size: Bytes) -> Result<Spent, AppError> {
         if came != size.get() {
             return Err(failed(format!("{came} bytes came of {size}")));

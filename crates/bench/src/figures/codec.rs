@@ -1,8 +1,8 @@
 //! How fast blocks are coded and decoded, beside the same work by the elimination of RFC 6330 alone and beside memcpy.
 //!
 //! All three take turns in one run, on one thread and in its CPU time, over an object of 20 to 30 MB cut in blocks,
-//! which no second-level cache holds. What comes out is compared with the object. Tables that all blocks of one K share
-//! are there before the clock starts.
+//! which no second-level cache holds. The result is compared with the object. Tables that all blocks of one K share are
+//! there before the clock starts.
 
 mod failures;
 
@@ -25,7 +25,7 @@ const OBJECT_BYTES: usize = 20_000_000;
 /// Repair symbols kept beside those given, for when those are dependent (one block in 256).
 const MORE_REPAIR: u32 = 4;
 
-/// What is measured.
+/// Shapes and losses to measure.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// Source symbols of a block.
@@ -92,7 +92,7 @@ pub enum CodecBenchError {
     /// The result is not the object.
     #[error("{op} with {symbols} symbols of {shape:?} gave other bytes than it was given")]
     Wrong {
-        /// What was done.
+        /// The operation.
         op: &'static str,
         /// Symbols lost, or made.
         symbols: u32,
@@ -217,7 +217,7 @@ impl Object {
         let mut copy = self.blocks.clone();
         for seed in 0..repeat.max(1) {
             memcpy.push(self.copy(&mut copy));
-            // Whoever comes second finds a warmer machine: so it is each in turn.
+            // The second one to run finds a warmer machine: so it is each in turn.
             if seed % 2 == 0 {
                 ours.push(work(self, Method::Fastest, symbols, seed)?);
                 theirs.push(work(self, Method::Sparse, symbols, seed)?);
@@ -312,7 +312,7 @@ impl Object {
         let encoders: Vec<BlockEncoder> =
             self.blocks.iter().map(|block| self.encoder(block, method)).collect();
         if !source {
-            // What this K needs once: the coefficients, and the crate's plan for the intermediate symbols.
+            // Work that this K needs once: the coefficients, and the crate's plan for the intermediate symbols.
             self.encoder(&self.blocks[0], method).prepare_repair();
             self.encoder(&self.blocks[0], Method::Sparse).prepare_repair();
         }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use headwater_units::Bytes;
 
-/// What is copied from and to, each: far more than any cache holds.
+/// Size of the areas to copy from and to: far more than any cache holds.
 const AREA: Bytes = Bytes::mib(128);
 /// Copied at a time, as much as a block has.
 const PIECE: usize = 256 << 10;

@@ -1,7 +1,7 @@
 //! Benchmarks: how fast parts of the product are on this machine, as figures.
 //!
-//! What is compared is measured in turn in the same run, and the median counts: the same machine is up to twice as fast from one
-//! minute to the next, so figures of different runs say little about each other.
+//! Things to compare are measured in turn in the same run, and the median counts: the same machine is up to twice as
+//! fast from one minute to the next, so figures of different runs say little about each other.
 
 pub mod agent;
 pub mod carriers;
@@ -17,7 +17,7 @@ use headwater_testbed::soft_switch::{in_namespace, segmentation_off};
 
 use headwater_api::AppError;
 
-/// What a bench tells while it runs.
+/// Listener to the progress of a bench.
 pub trait BenchWatch {
     /// The next of `of` measurements begins; `number` counts from 1.
     fn begun(&mut self, what: &str, number: usize, of: usize);

@@ -79,14 +79,14 @@ pub enum SimBenchError {
     /// A job's experiment does not run.
     #[error("job {job}: {why}")]
     Job {
-        /// Which.
+        /// The job.
         job: &'static str,
-        /// What is wrong.
+        /// The problem.
         why: String,
     },
 }
 
-/// Runs one job, or all, so many times each; says each when it is done.
+/// Runs one job, or all, `repeat` times each; says each when it is done.
 ///
 /// # Errors
 /// [`SimBenchError`].

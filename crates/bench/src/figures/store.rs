@@ -1,4 +1,4 @@
-//! What the disk side of a transfer costs: reading blocks at a source, hashing them, and verifying and keeping them at a
+//! Cost of the disk side of a transfer: reading blocks at a source, hashing them, and verifying and keeping them at a
 //! receiver, beside copying memory in the same run.
 //!
 //! Every operation is the product's own: [`SourceFile::read_block`], [`BlockHashes::verify_block`], and
@@ -24,7 +24,7 @@ const TWO: usize = 2;
 /// Where the object's bytes come from.
 const SEED: u64 = 1;
 
-/// What to measure.
+/// Options of the measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoreOptions {
     /// Size of the object.
@@ -54,9 +54,9 @@ const OPS: [StoreOp; 4] = [StoreOp::Memcpy, StoreOp::Hash, StoreOp::Keep, StoreO
 /// An operation, measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct StoreBench {
-    /// Which.
+    /// The operation.
     pub op: StoreOp,
-    /// By so many threads at once.
+    /// Number of threads at once.
     pub threads: usize,
     /// Megabytes per second, all threads together.
     pub mb_per_s: f64,
@@ -64,7 +64,7 @@ pub struct StoreBench {
     pub memcpy_share: f64,
     /// Of the rate of one thread.
     pub scaling: f64,
-    /// Medians of so many.
+    /// Number of measurements that a median is of.
     pub repeat: u32,
 }
 

@@ -22,7 +22,7 @@ use super::play::{Play, Played};
 use super::recipe::{ETHERNET, facts};
 use crate::subprocess::write_random;
 
-/// What the cast asks for.
+/// Name of the object in the cast.
 const NAME: &str = "object";
 
 /// How a wish is written for `headwater cast --via`.
@@ -124,7 +124,7 @@ impl Deployment<'_> {
 }
 
 impl Play {
-    /// What came of the cast: each receiver's time is from the request, which so is known.
+    /// Handles the end of the cast: each receiver's time is from the request, which so is known.
     pub(super) fn hear_cast(&mut self, stage: &Stage, line: &Value) -> bool {
         let (Some(receivers), Some(seconds)) = (line["receivers"].as_array(), line["seconds"].as_f64())
         else {

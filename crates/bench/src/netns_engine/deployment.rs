@@ -30,12 +30,12 @@ const READY: Patience = Patience::from_secs(60);
 const GONE: Patience = Patience::from_secs(5);
 /// How often processes are looked at meanwhile.
 const LOOK: Patience = Patience::from_millis(2);
-/// Flows are looked at so often where the scenario takes no samples: for their totals.
+/// Interval between looks at flows where the scenario takes no samples: for their totals.
 const SELDOM: Duration = Duration::from_millis(50);
 /// IPv4 and TCP headers with timestamps.
 const TCP_HEADERS: u64 = 20 + 32;
 
-/// What a process does in the run.
+/// Role of a process in the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// Weighs the flows.
@@ -75,7 +75,7 @@ pub(super) struct Actor {
     /// Its command line, for a restart.
     arguments: Vec<String>,
     name: String,
-    /// What it wrote about its flows; several after restarts.
+    /// Time series of its flows; several after restarts.
     pub(super) timelines: Vec<PathBuf>,
     /// It may end.
     pub(super) dismissed: bool,
@@ -91,7 +91,7 @@ impl Actor {
         self.host == host && self.part != Part::Controller
     }
 
-    /// The next line that it has said, if there is one. Whoever ends before it may has failed.
+    /// The next line that it has said, if there is one. A process that ends before it may has failed.
     pub(super) fn heard(&mut self) -> Result<Option<Value>, Trouble> {
         if self.ended {
             return Ok(None);
@@ -347,7 +347,7 @@ impl<'a> Deployment<'a> {
         self.connect(host, true)?;
         for index in 0..self.actors.len() {
             let actor = &mut self.actors[index];
-            // What was done, or told to stop, is not done once more.
+            // An actor that is done, or was told to stop, is not started once more.
             if !actor.fails_with(host) || actor.dismissed || actor.ended && !actor.killed {
                 continue;
             }
@@ -437,7 +437,7 @@ impl<'a> Deployment<'a> {
         })
     }
 
-    /// Asks until it is so; what is missing is said if it never is.
+    /// Asks until it is so; the error names what is missing if it never is.
     pub(super) fn wait_until(
         &self,
         context: &RunContext,
@@ -462,7 +462,7 @@ impl<'a> Deployment<'a> {
         Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 
-    /// The state of whoever asks.
+    /// The state of the asker.
     pub(super) fn asker(&self) -> String {
         self.folder().join("asking").display().to_string()
     }

@@ -14,8 +14,8 @@
 //! seen counts: the run is tried again, [`TRIES`] times and for [`PATIENCE`] at least, and then skipped. Where there are two
 //! processors or more, one is the switch's alone ([`Reserved`]), and all programs share the others.
 //!
-//! What differs from the packet engine: control messages share the network with data, hosts need processor time, and TCP is
-//! the kernel's.
+//! Differences from the packet engine: control messages share the network with data, hosts need processor time, and TCP
+//! is the kernel's.
 
 mod cast;
 mod deployment;
@@ -38,9 +38,9 @@ use headwater_testbed::soft_switch::{Reserved, SoftSwitchError, Validity};
 use deployment::{Deployment, before, deadline};
 use headwater_api::AppError;
 
-/// So often a run is tried at least before the machine counts as too busy for it,
+/// Number of times that a run is tried at least before the machine counts as too busy for it,
 const TRIES: u32 = 3;
-/// and for so long: short runs are often disturbed by something that is over in a second.
+/// and the least time: short runs are often disturbed by something that is over in a second.
 const PATIENCE: Patience = Patience::from_secs(10);
 
 /// Runs a job; see the module's description.
@@ -124,7 +124,7 @@ fn attempt(
     Ok((tables, validity))
 }
 
-/// What is played.
+/// Kind of workload.
 #[derive(Clone, Copy)]
 enum Kind<'a> {
     /// Tasks of one receiver each, and background.

@@ -15,7 +15,7 @@ use super::Trouble;
 use super::deployment::{Actor, Deployment, Part, error_in};
 use crate::subprocess::monotonic_ns;
 
-/// Queues are looked at so often for each sample, which is their mean.
+/// Number of looks at a queue for each sample, which is their mean.
 const LOOKS: u64 = 8;
 /// The longest sleep between looks at what processes say.
 const POLL_INTERVAL: Pause = Pause::from_millis(1);
@@ -24,7 +24,7 @@ pub(super) const LONGEST: Duration = Duration::from_secs(600);
 /// Looks at queues that are kept at most.
 const MOST_LOOKS: usize = 8_000_000;
 
-/// What was seen.
+/// Observations of a run.
 pub(super) struct Played {
     /// CLOCK_MONOTONIC at the beginning, ns.
     pub(super) begin_ns: u64,
@@ -40,7 +40,7 @@ pub(super) struct Played {
     pub(super) requested: Time,
     /// Repairs of its trees.
     pub(super) repairs: Vec<Repair>,
-    /// What the switch had counted at the beginning and at the end.
+    /// Counters of the switch at the beginning and at the end.
     pub(super) first: Snapshot,
     pub(super) last: Snapshot,
     /// Looks at queues, since the beginning.
@@ -74,7 +74,7 @@ impl Played {
     }
 }
 
-/// What happens at a time.
+/// Event at a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cue {
     Start(usize),

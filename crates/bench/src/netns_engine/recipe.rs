@@ -1,4 +1,4 @@
-//! What a scenario asks of real processes: who is what, where, and told what.
+//! Processes that a scenario needs: the role of each, its host, and its options.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub(super) fn tuning(scenario: &Scenario, stage: &Stage, folder: &Path) -> Resul
     Ok(Some(format!("--tuning={}", path.display())))
 }
 
-/// What a host tells the controller of its links, as its operator would if he is to.
+/// Flags by which a host states its links to the controller, as its operator would if he is to.
 pub(super) fn facts(scenario: &Scenario, host: &HostFacts) -> Vec<String> {
     if !scenario.transport.states_rates {
         return Vec::new();
@@ -42,7 +42,7 @@ pub(super) fn facts(scenario: &Scenario, host: &HostFacts) -> Vec<String> {
     flags
 }
 
-/// What the scenario asks of real processes.
+/// Processes that the scenario needs.
 pub(super) struct Recipe {
     pub(super) mtu: u64,
     /// The kernel's congestion control, for each task that is TCP's.
@@ -109,7 +109,7 @@ impl Recipe {
     }
 }
 
-/// What the kernel calls a scheme; nothing where it is ours.
+/// The kernel's name of a scheme; none where the scheme is ours.
 fn congestion(scheme: Scheme) -> Result<Option<&'static str>, Trouble> {
     const KNOWN: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     let name = match scheme {
@@ -129,7 +129,7 @@ fn congestion(scheme: Scheme) -> Result<Option<&'static str>, Trouble> {
     }
 }
 
-/// The size of an object of so many symbols, each as large as fits the room.
+/// The size of an object of `packets` symbols, each as large as fits the room.
 fn object_of(packets: u64, room: u16) -> Bytes {
     // Whole blocks decide T, and less than one is cut alike.
     let geometry = Geometry::fitting(Bytes::mib(1), room);

@@ -1,4 +1,4 @@
-//! What was seen, as the packet engine records it: from there on all engines are alike.
+//! Observations of a run, recorded as by the packet engine: from there on all engines are alike.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use super::deployment::Part;
 use super::play::Played;
 use super::timeline::{Series, Timeline, total, value_at};
 
-/// What flows say of themselves at their source, as it is called in samples.
+/// Quantities that flows report at their source, by their names in samples.
 const AT_SOURCE: [&str; 6] = ["window", "rtt", "mark_fraction", "theta", "in_flight", "rate"];
 
 /// A flow of a task: what its source and its receiver wrote, each under all ids that it had.
@@ -36,7 +36,7 @@ pub(super) fn records(
     for (number, (task, flows)) in stage.tasks.iter().zip(&flows).enumerate() {
         let useful: Vec<f64> = flows.iter().map(|flow| sum(&flow.received, "useful")).collect();
         let all: f64 = useful.iter().sum();
-        // What goes on in the background is nobody's task.
+        // Background flows are nobody's task.
         let wanted = number < stage.tasks.len() - stage.background.len();
         records.tasks.extend(wanted.then(|| TaskRow {
             task: number as u32,
@@ -139,7 +139,7 @@ fn last_increase(values: &[(Time, f64)]) -> Option<Time> {
     values.iter().zip(before).filter(|((_, value), before)| value > before).map(|((at, _), _)| *at).last()
 }
 
-/// What each port did during the run.
+/// Counters of each port during the run.
 fn links(played: &Played) -> Vec<PortStats> {
     let pairs = played.first.links.iter().zip(&played.last.links);
     let since = pairs.map(|(first, last)| {

@@ -32,7 +32,7 @@ struct Flow {
     bytes: u64,
 }
 
-/// What real processes cannot do.
+/// Refuses shuffles that real processes cannot run.
 fn check(shuffle: &ShuffleStage<'_>) -> Result<(), Trouble> {
     let text = shuffle.text;
     let refused = match (shuffle.courier, shuffle.order) {
@@ -218,7 +218,7 @@ impl Deployment<'_> {
     }
 }
 
-/// What has come of a shuffle.
+/// Result of a shuffle.
 pub(super) struct Shuffled {
     pub(super) played: Played,
     jobs: Vec<JobRow>,

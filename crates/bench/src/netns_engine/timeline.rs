@@ -7,7 +7,7 @@ use headwater_units::Time;
 
 use super::Trouble;
 
-/// What one process wrote: by object and flow, by quantity, values with their times since the beginning of the run.
+/// Time series of one process: by object and flow, by quantity, values with their times since the beginning of the run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Timeline {
     pub(super) flows: BTreeMap<(String, String), Series>,
@@ -17,8 +17,8 @@ pub(super) struct Timeline {
 pub(super) type Series = BTreeMap<String, Vec<(Time, f64)>>;
 
 impl Timeline {
-    /// Reads a file. What a process had not finished writing when it was killed is left out; one that never wrote has no
-    /// flows.
+    /// Reads a file. Rows that a process had not finished writing when it was killed are left out; one that never wrote
+    /// has no flows.
     pub(super) fn read(path: &Path, begin_ns: u64) -> Result<Timeline, Trouble> {
         match std::fs::read_to_string(path) {
             Ok(text) => Timeline::parse(&text, begin_ns)

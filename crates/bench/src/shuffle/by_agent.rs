@@ -49,7 +49,7 @@ impl Programs {
             let client = SHUFFLE.connect(&socket);
             wait(after.saturating_sub(from.elapsed()));
             let fetched = client.and_then(|client| fetch(client, &coflow));
-            // Whoever waits for it is gone only if another coflow has failed.
+            // The listener is gone only if another coflow has failed.
             let _ = ends.send(fetched.map(|()| coflow.coflow));
         });
     }

@@ -37,7 +37,7 @@ pub async fn serve(
             () = shutdown.wait() => return Ok(()),
         };
         let (stream, _) = accepted.map_err(failed)?;
-        // Whoever fetched sees that it has ended too early.
+        // The fetching side sees that it has ended too early.
         tokio::spawn(answer(stream));
     }
 }
@@ -80,7 +80,7 @@ pub(super) fn begin(coflow: PlannedCoflow, after: Duration, congestion: Option<S
                 Err(error) => end = Err(AppError::Failed(error.to_string())),
             }
         }
-        // Whoever waits for it is gone only if another coflow has failed.
+        // The listener is gone only if another coflow has failed.
         let _ = ends.send(end);
     });
 }

@@ -18,12 +18,12 @@ pub use by_tcp::serve;
 
 use crate::subprocess::monotonic_ns;
 
-/// What a host fetches.
+/// Plan of a host's fetches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// How.
+    /// Connections to fetch by.
     pub via: Via,
-    /// What; every coflow at its time.
+    /// Coflows to fetch, every one at its time.
     pub coflows: Vec<PlannedCoflow>,
 }
 
@@ -40,7 +40,7 @@ pub enum Via {
     Agent {
         /// Its socket.
         socket: PathBuf,
-        /// What this host holds for others: a file, and the length of each partition in it.
+        /// Output that this host holds for others: a file, and the length of each partition in it.
         file: PathBuf,
         /// See [`Via::Agent::file`].
         partitions: Vec<u64>,
@@ -63,7 +63,7 @@ pub struct PlannedCoflow {
 /// One flow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlannedFlow {
-    /// From whom: IP:PORT for TCP, the name of a host for agents.
+    /// The source: IP:PORT for TCP, the name of a host for agents.
     pub from: String,
     /// Which partition of that host's output.
     pub partition: u32,
@@ -71,7 +71,7 @@ pub struct PlannedFlow {
     pub bytes: u64,
 }
 
-/// What the program that fetches says.
+/// Messages of the program that fetches.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Fetched {
@@ -79,7 +79,7 @@ pub enum Fetched {
     Ready,
     /// All flows of a coflow to this host are here.
     Ended {
-        /// Which.
+        /// The coflow.
         coflow: u32,
         /// When, CLOCK_MONOTONIC.
         at_ns: u64,
@@ -138,7 +138,7 @@ pub async fn fetch(
     say(Fetched::Done { connections, resent, timeouts })
 }
 
-/// Who hears that a coflow has ended, or why not.
+/// Listener for the ends of coflows, or their errors.
 type Ends = tokio::sync::mpsc::UnboundedSender<Result<u32, AppError>>;
 
 /// A counter of this network namespace, 0 where the kernel has none of this name.

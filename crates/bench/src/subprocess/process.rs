@@ -55,7 +55,7 @@ done
 
 /// Waits for a line on its standard input, then becomes the command `"$@"`; ends if there will be none.
 const HELD: &str = r#"read -r _ && exec "$@""#;
-/// That line.
+/// The line that starts a command.
 const GO: &str = "go";
 
 /// The process that cleans up if we cannot.
@@ -290,7 +290,7 @@ impl Drop for Process {
     }
 }
 
-/// The command, which begins only when it reads a line, and never if whoever holds its standard input dies before.
+/// The command, which begins only when it reads a line, and never if the holder of its standard input dies before.
 fn held(command: &Command) -> Command {
     let mut held = Command::new("sh");
     held.args(["-c", HELD, "sh"]).arg(command.get_program()).args(command.get_args());
@@ -418,7 +418,7 @@ mod tests {
         let mut command = Command::new("touch");
         command.arg(&trace);
         let mut child = held(&command).stdin(Stdio::piped()).spawn().unwrap();
-        // What the kernel does with the pipe of one who was killed.
+        // As the kernel does with the pipe of a killed process.
         drop(child.stdin.take());
         assert!(!child.wait().unwrap().success());
         assert!(!trace.exists());

@@ -114,7 +114,7 @@ fn free_space(path: &Path) -> Option<Bytes> {
     (stat.f_blocks > 0).then(|| Bytes::new(stat.f_bavail.saturating_mul(stat.f_frsize)))
 }
 
-/// What the kernel would hand out without swapping; nothing if it does not say.
+/// Memory that the kernel would hand out without swapping; zero if it does not say.
 fn free_memory() -> Bytes {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
@@ -125,7 +125,7 @@ fn free_memory() -> Bytes {
 /// Writes `size` random bytes, the same for the same seed, and returns their BLAKE3.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub(crate) fn write_random(path: &Path, size: Bytes, seed: u64) -> Result<ObjectId, AppError> {
     let failed = |error| cannot("write", path, error);
     let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -147,7 +147,7 @@ pub(crate) fn write_random(path: &Path, size: Bytes, seed: u64) -> Result<Object
 /// The BLAKE3 of a file.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub(crate) fn hash(path: &Path) -> Result<ObjectId, AppError> {
     let failed = |error| cannot("read", path, error);
     let mut file = BufReader::with_capacity(1 << 20, File::open(path).map_err(failed)?);

@@ -27,7 +27,7 @@ pub(super) fn mac(host: usize) -> MacAddress {
     [0x02, 0x48, 0x57, 0, high, low]
 }
 
-/// That of one of several cables.
+/// The address of one of several cables.
 pub(super) fn mac_on(host: usize, cable: usize) -> MacAddress {
     let [high, low] = (host as u16 + 1).to_be_bytes();
     [0x02, 0x48, 0x57, cable as u8, high, low]

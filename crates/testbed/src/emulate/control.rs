@@ -1,8 +1,8 @@
 //! How other processes of the same user ask a running network, and change it: a line of JSON each way over a socket.
 //!
 //! The socket is named after the run and stands in a folder that is the user's alone: `/run/headwater` of root, else
-//! `headwater` in `$XDG_RUNTIME_DIR`. One that nobody answers at is left of a run that died, and is removed by whoever finds
-//! it.
+//! `headwater` in `$XDG_RUNTIME_DIR`. A socket that nobody answers at is left of a run that died, and is removed by the
+//! next that finds it.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -22,7 +22,7 @@ const LONGEST: u64 = 4 << 20;
 const PATIENCE: Duration = Duration::from_secs(2);
 const ENDING: &str = "sock";
 
-/// What can be asked of a running network.
+/// Requests to a running network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Request {
@@ -32,7 +32,7 @@ pub enum Request {
     Fault {
         /// From and to.
         link: String,
-        /// What becomes of it.
+        /// Changes of the link.
         what: Vec<String>,
     },
 }
@@ -78,7 +78,7 @@ impl ControlSocket {
         &self.path
     }
 
-    /// Waits so long for somebody who asks, and answers at most one.
+    /// Waits at most for the time `timeout` for a request, and answers at most one.
     ///
     /// Somebody who asks and falls silent holds it up for two seconds.
     pub fn serve(&self, net: &EmulatedNet, timeout: Duration) {
@@ -87,7 +87,7 @@ impl ControlSocket {
         // A signal ends the wait early, which is as well.
         let _ = poll(&mut [PollFd::new(&self.listener, PollFlags::IN)], Some(&timeout));
         if let Ok((stream, _)) = self.listener.accept() {
-            // Who went away meanwhile needs no answer.
+            // A program that went away meanwhile needs no answer.
             let _ = answer(stream, net);
         }
     }
@@ -181,7 +181,7 @@ impl Runs {
         }
     }
 
-    /// What a running network says of itself.
+    /// Status of a running network.
     ///
     /// # Errors
     /// See [`EmulateError`].

@@ -1,4 +1,4 @@
-//! What can go wrong with an emulated network.
+//! Errors of an emulated network.
 
 use std::io;
 use std::path::PathBuf;
@@ -55,17 +55,17 @@ pub enum EmulateError {
     /// Something inside a namespace failed.
     #[error("cannot set up {what}: {source}")]
     Inside {
-        /// What was set up.
+        /// The part that was set up.
         what: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// What left ports could not be kept.
+    /// The capture of what leaves ports cannot be written.
     #[error("cannot write captures to {}: {source}", .folder.display())]
     Capture {
         /// Where they were to be.
         folder: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The switch.
@@ -93,13 +93,13 @@ pub enum EmulateError {
     Socket {
         /// Where it is.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl EmulateError {
-    /// What to make of a failure inside a namespace.
+    /// Error of a failure inside a namespace.
     pub(super) fn inside(what: String) -> impl FnOnce(io::Error) -> EmulateError {
         move |source| EmulateError::Inside { what, source }
     }

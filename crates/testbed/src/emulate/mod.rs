@@ -6,12 +6,13 @@
 //!      eth0 = port0 -> EmulatedFabric: NICs, links, switches -> port1 = eth0
 //! 10.99.0.1 |                                                  | 10.99.0.2
 //! ```
-//! `=` is a veth pair. What a host sends is read from its port, goes through the queues, lines, delays and faults that the
-//! scenario says, and comes out at the receiving host's port when it is due. So a scenario means the same network here and
-//! in the packet simulator, and any program can run on it: [`EmulatedNet::command`].
+//! `=` is a veth pair. A frame of a host is read from its port, goes through the queues, lines, delays and faults of
+//! the scenario, and comes out at the receiving host's port when it is due. So a scenario means the same network here
+//! and in the packet simulator, and any program can run on it: [`EmulatedNet::command`].
 //!
 //! Nobody asks for addresses: hosts send without ARP or neighbour discovery (`arp off`), since the switch goes by IP
-//! addresses and sets the MAC address of whom it delivers to. A host sees all others on its own subnet, one hop away.
+//! addresses and sets the MAC address of the host that it delivers to. A host sees all others on its own subnet, one
+//! hop away.
 //!
 //! Built from `ip` and `nsenter`, which run by way of [`crate::netns`]; needs root or a user namespace. How many packets a
 //! second there may be is the machine's affair: [`crate::soft_switch::Validity`] says whether it kept up.
@@ -20,8 +21,8 @@
 //! its neighbours reach it, and the usual address beside these. It forwards for others as routers do, on the shortest paths of
 //! the network as it was built; IPv4 only, and no multicast.
 //!
-//! Not here: hosts that fail. When they should is known
-//! ([`EmulatedNet::host_faults`]): whoever runs programs on them stops and starts those.
+//! Not here: hosts that fail. When they should is known ([`EmulatedNet::host_faults`]): the caller, who runs programs
+//! on them, stops and starts those.
 
 mod address;
 mod control;
@@ -56,7 +57,7 @@ use crate::soft_switch::{
     SoftSwitchSpec, TrimRule, TrimmedUdp, in_namespace, offloads_off,
 };
 
-/// More hosts than this are refused: starting so many namespaces takes a minute, and one thread serves them all.
+/// More hosts than this are refused: starting that many namespaces takes a minute, and one thread serves them all.
 pub const MAX_HOSTS: usize = 256;
 /// The longest IP packet of hosts, in bytes, where packets of the scenario are not longer.
 const MTU: u16 = 1500;
@@ -163,7 +164,7 @@ impl EmulatedNet {
     /// Whether networks can be emulated here: builds the smallest one and removes it.
     ///
     /// # Errors
-    /// What stands in the way.
+    /// The obstacle.
     pub fn probe() -> Result<(), EmulateError> {
         const SMALLEST: &str =
             r#"fabric = { kind = "big-switch", hosts = 1, rate = "1 Mbit/s", delay = "1 ms" }"#;
@@ -171,7 +172,7 @@ impl EmulatedNet {
         EmulatedNet::build(&scenario, 0).map(drop)
     }
 
-    /// What all its namespaces' names begin with: `hw-<process id>-<number>`.
+    /// Beginning of all its namespaces' names: `hw-<process id>-<number>`.
     pub fn run_id(&self) -> &str {
         self.namespaces.run_id()
     }
@@ -216,7 +217,7 @@ impl EmulatedNet {
 
     /// A command that runs `program` on `host`; add arguments, environment and pipes, then spawn it.
     ///
-    /// The child's process id is the program's own. What still runs when the network goes is killed.
+    /// The child's process id is the program's own. Programs that still run when the network goes are killed.
     ///
     /// # Errors
     /// [`NetError::UnknownHost`].
@@ -264,7 +265,7 @@ impl EmulatedNet {
         Ok(self.switch.begin()?)
     }
 
-    /// What is to happen to hosts, by time since the beginning: not done by the network, whose hosts have no programs of
+    /// Faults of hosts, by time since the beginning: not carried out by the network, whose hosts have no programs of
     /// their own. Empty unless faults are [held](NetOptions::hold_faults).
     pub fn host_faults(&self) -> &[(Duration, HostFault)] {
         &self.host_faults
@@ -367,7 +368,7 @@ fn be_quiet() -> io::Result<()> {
     Ok(())
 }
 
-/// The MTU with which a frame may have so many bytes.
+/// The MTU with which a frame may have `packet` bytes.
 fn mtu(packet: Bytes) -> Result<u16, EmulateError> {
     let most = MAX_MTU + ETHERNET;
     let packet = u16::try_from(packet.get())
@@ -395,7 +396,7 @@ fn ports(namespaces: &Namespaces, mtu: u16, cables: usize) -> Result<Vec<PacketP
     ports.map_err(EmulateError::inside("the switch".to_owned()))
 }
 
-/// What the scenario's switches leave of a frame.
+/// Rule by which the scenario's switches trim a frame.
 fn trim_rule(trim: &Trim) -> TrimRule {
     TrimRule {
         // Checked with the scenario.

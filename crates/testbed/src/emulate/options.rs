@@ -1,4 +1,4 @@
-//! What is said of an emulated network beside its scenario, and who carries out which of the scenario's faults.
+//! Options of an emulated network beside its scenario, and who carries out which of the scenario's faults.
 
 use std::path::PathBuf;
 
@@ -20,9 +20,9 @@ pub struct NetOptions {
     /// Hosts take a random time to send a packet, up to the scenario's jitter, as simulated hosts do. Else they take what
     /// this machine takes.
     pub host_jitter: bool,
-    /// Who gets what is sent to a multicast group.
+    /// Members of multicast groups.
     pub groups: Groups,
-    /// Switches keep what passes on trees of Datacast, so much of each; none: they only forward.
+    /// Bytes that switches keep of each tree of Datacast; none: they only forward.
     pub tree_store: Option<Bytes>,
     /// The scenario's faults wait for [`EmulatedNet::begin`](super::EmulatedNet::begin). Those on hosts are then its
     /// caller's to carry out; else a scenario with any is refused.
@@ -45,7 +45,7 @@ impl Default for NetOptions {
     }
 }
 
-/// What is to happen to the programs of a host.
+/// Fault of a host's programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostFault {
     /// The host, by number, neither sends nor receives, and forgets nothing.
@@ -59,7 +59,7 @@ pub enum HostFault {
 }
 
 impl HostFault {
-    /// Whom it happens to.
+    /// Host that it happens to.
     pub fn host(self) -> usize {
         match self {
             HostFault::Pause(host)
@@ -78,7 +78,7 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    /// Sorts them by whom they happen to; `held` allows those on hosts.
+    /// Sorts them by where they happen; `held` allows those on hosts.
     pub(super) fn sort(changes: &[(Time, Change)], held: bool) -> Result<Faults, EmulateError> {
         let mut faults = Faults::default();
         for (at, change) in changes {

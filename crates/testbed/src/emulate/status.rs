@@ -1,4 +1,4 @@
-//! What an emulated network says of itself, to people and programs.
+//! Status of an emulated network, for people and programs.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::soft_switch::{NotForwarded, RingStats, Snapshot, Validity};
 /// Everything about a running network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// What its namespaces' names begin with.
+    /// Beginning of its namespaces' names.
     pub run: String,
     /// Since it was built.
     pub seconds: f64,
@@ -44,7 +44,7 @@ pub struct Status {
     pub not_forwarded: Vec<(String, u64)>,
     /// How well it keeps time.
     pub lateness: TimeStatus,
-    /// What is written of what leaves ports, if it is.
+    /// Capture of what leaves ports, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<CaptureStatus>,
 }
@@ -103,19 +103,19 @@ pub struct LinkStatus {
     pub trimmed: u64,
     /// Packets lost on the link.
     pub lost: u64,
-    /// What its port grants to scheduled transfers, if it grants rates.
+    /// Grants of its port to scheduled transfers, if it grants rates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocator: Option<AllocatorStatus>,
 }
 
-/// What a port grants to scheduled transfers (PAM §III-C).
+/// Grants of a port to scheduled transfers (PAM §III-C).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AllocatorStatus {
     /// The critical transfer's flow, in hexadecimal digits; none has been offered everything if absent.
     pub critical: Option<String>,
     /// Transfers that count as active (PAM N).
     pub active: u64,
-    /// What they may use together (PAM C(t)).
+    /// Capacity that they may use together (PAM C(t)).
     pub available: BitRate,
     /// The factor by which that exceeds the room on the line (PAM α).
     pub alpha: f64,
@@ -150,7 +150,7 @@ pub struct TimeStatus {
     pub max_us: f64,
     /// All but one in a hundred frames of hosts did not wait longer to be read.
     pub read_p99_us: f64,
-    /// What `p99_us` and `read_p99_us` must not exceed.
+    /// Limit of `p99_us` and `read_p99_us`.
     pub limit_us: f64,
     /// Frames lost outside of the emulated network.
     pub missed: u64,
@@ -211,7 +211,7 @@ impl Status {
     }
 }
 
-/// What the cables of each host have carried together.
+/// Counters of the cables of each host together.
 fn ports(net: &EmulatedNet, seen: &Snapshot) -> Vec<RingStats> {
     let fabric = net.topology().fabric();
     let mut ports = seen.ports.iter();

@@ -1,4 +1,4 @@
-//! What can go wrong, always with the command at fault.
+//! Errors of namespaces and links, always with the command at fault.
 
 use std::process::ExitStatus;
 
@@ -15,7 +15,7 @@ pub enum NetError {
     MissingTool {
         /// The program.
         tool: String,
-        /// What to install.
+        /// Package to install.
         package: &'static str,
     },
     /// A tool could not be started.
@@ -23,7 +23,7 @@ pub enum NetError {
     Start {
         /// The whole command.
         command: String,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// A tool ran and failed.
@@ -33,7 +33,7 @@ pub enum NetError {
         command: String,
         /// How it ended.
         status: ExitStatus,
-        /// What it printed.
+        /// Its error output.
         stderr: String,
     },
     /// A tool printed something that we do not understand.
@@ -41,13 +41,13 @@ pub enum NetError {
     Unexpected {
         /// The whole command.
         command: String,
-        /// What it printed.
+        /// Its output.
         output: String,
     },
     /// There is no such host.
     #[error("no host {host}: there are {hosts}, counted from 0")]
     UnknownHost {
-        /// What was asked for.
+        /// The host as given.
         host: usize,
         /// How many there are.
         hosts: usize,
@@ -55,7 +55,7 @@ pub enum NetError {
     /// There is no such rack.
     #[error("no rack {rack}: there are {racks}, counted from 0")]
     UnknownRack {
-        /// What was asked for.
+        /// The rack as given.
         rack: usize,
         /// How many there are.
         racks: usize,
@@ -63,7 +63,7 @@ pub enum NetError {
     /// Something that only hosts with a bridge of their own have.
     #[error("hosts on one shared bridge have no {what}")]
     OneBridge {
-        /// What was asked for.
+        /// The link as given.
         what: String,
     },
     /// More than [`MAX_HOSTS`] or [`MAX_RACKS`], or no host at all.
@@ -77,7 +77,7 @@ pub enum NetError {
     /// A loss probability outside 0..=1.
     #[error("a loss probability lies between 0 and 1, not at {probability}")]
     Probability {
-        /// What was asked for.
+        /// The probability as given.
         probability: f64,
     },
 }

@@ -48,7 +48,7 @@ use spec::bucket_size;
 /// Steps of the random numbers behind [`Net::loss`].
 const LOSS_STEPS: u32 = 1_000_000;
 
-/// What this machine lets us build.
+/// Abilities of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capability {
@@ -61,7 +61,7 @@ pub struct Capability {
 #[error("cannot build a network of namespaces here: {reason}")]
 #[non_exhaustive]
 pub struct Unavailable {
-    /// What stood in the way.
+    /// The obstacle.
     #[source]
     pub reason: NetError,
     /// Whether a process started by [`in_user_namespace`] could.
@@ -163,7 +163,7 @@ impl Net {
         Ok(net)
     }
 
-    /// What all its namespaces' names begin with: `hw-<process id>-<number>`.
+    /// Beginning of all its namespaces' names: `hw-<process id>-<number>`.
     pub fn run_id(&self) -> &str {
         self.namespaces.run_id()
     }
@@ -193,7 +193,7 @@ impl Net {
 
     /// A command that runs `program` on `host`; add arguments, environment and pipes, then spawn it.
     ///
-    /// The child's process id is the program's own. What still runs when the network goes is killed.
+    /// The child's process id is the program's own. Programs that still run when the network goes are killed.
     ///
     /// # Errors
     /// [`NetError::UnknownHost`].
@@ -286,7 +286,7 @@ impl Net {
         guard::kill_processes(self.namespace(host)?)
     }
 
-    /// What `link` has carried and lost so far.
+    /// Counters of `link` so far.
     ///
     /// # Errors
     /// An unknown host or rack, or the command that failed.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::guard::{self, Guard};
 use super::{NetError, tool};
 
-/// What the namespace is called in which links are limited and frames switched.
+/// Name of the namespace in which links are limited and frames switched.
 const MIDDLE: &str = "mid";
 
 /// A namespace for each host and one between them. Dropping them kills what runs inside and removes them.
@@ -48,7 +48,7 @@ impl Namespaces {
         Ok(namespaces)
     }
 
-    /// What all their names begin with: `hw-<process id>-<number>`.
+    /// Beginning of all their names: `hw-<process id>-<number>`.
     pub(crate) fn run_id(&self) -> &str {
         &self.run_id
     }

@@ -1,4 +1,4 @@
-//! What a network looks like: hosts, racks, their links and queues.
+//! Description of a network: hosts, racks, their links and queues.
 
 use headwater_units::{BitRate, Bytes, Duration};
 
@@ -13,10 +13,10 @@ const FRAME_HEADER: u64 = 14;
 const MIN_QUEUE_PACKETS: u64 = 30;
 /// A bucket holds at least this many full packets, else it would never let one pass.
 const MIN_BURST_PACKETS: u64 = 2;
-/// A bucket fills for this long: small against any queue, large against timer slack.
+/// Time that a bucket fills: small against any queue, large against timer slack.
 const BURST: Duration = Duration::from_millis(1);
 
-/// What to build.
+/// Network to build.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
     /// The hosts, in the order of their numbers.
@@ -53,9 +53,9 @@ impl Default for Spec {
 /// One host and its link.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HostSpec {
-    /// What it may send; `None` is no limit.
+    /// Rate at which it may send; `None` is no limit.
     pub uplink: Option<BitRate>,
-    /// What it may receive; `None` is no limit.
+    /// Rate at which it may receive; `None` is no limit.
     pub downlink: Option<BitRate>,
     /// The rack it stands in; `None` hangs it on the core.
     pub rack: Option<usize>,
@@ -64,9 +64,9 @@ pub struct HostSpec {
 /// One rack and its link to the core, which its hosts share.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RackSpec {
-    /// What its hosts together may send out of the rack; `None` is no limit.
+    /// Rate at which its hosts together may send out of the rack; `None` is no limit.
     pub uplink: Option<BitRate>,
-    /// What its hosts together may receive from outside; `None` is no limit.
+    /// Rate at which its hosts together may receive from outside; `None` is no limit.
     pub downlink: Option<BitRate>,
 }
 
@@ -113,7 +113,7 @@ impl Link {
     }
 }
 
-/// What a link has carried and lost.
+/// Counters of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets that left the queue.

@@ -1,4 +1,4 @@
-//! Who has which address: hosts and groups as a forwarding table numbers them.
+//! Address book: hosts and groups as a forwarding table numbers them.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -23,7 +23,7 @@ pub enum AddressError {
     Taken {
         /// The address.
         address: IpAddr,
-        /// What it stands for.
+        /// Destinations by address.
         known: Destination,
     },
 }
@@ -72,7 +72,7 @@ impl AddressBook {
         }
     }
 
-    /// What an address stands for; [`AddressBook::NOWHERE`] if it is not listed.
+    /// Destination of an address; [`AddressBook::NOWHERE`] if it is not listed.
     pub fn destination(&self, address: IpAddr) -> Destination {
         self.known.get(&address).copied().unwrap_or(Self::NOWHERE)
     }

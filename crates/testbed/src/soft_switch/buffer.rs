@@ -15,8 +15,8 @@ const SIZES: [usize; 2] = [SMALL, MAX_FRAME];
 
 /// A store of empty buffers, shared by everything that holds frames. Clones are the same pool.
 ///
-/// It never refuses: when it is empty it allocates, because how many frames may be held is the queues' business. What it
-/// keeps for later is bounded.
+/// It never refuses: when it is empty it allocates, because how many frames may be held is the queues' business. The
+/// number of buffers that it keeps for later is bounded.
 #[derive(Clone)]
 pub struct FramePool {
     shelves: Arc<Mutex<Shelves>>,
@@ -84,7 +84,7 @@ impl FramePool {
         }
     }
 
-    /// Whoever panicked with the lock held left at worst one buffer too few.
+    /// A thread that panicked with the lock held left at worst one buffer too few.
     fn shelves(&self) -> MutexGuard<'_, Shelves> {
         self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
     }

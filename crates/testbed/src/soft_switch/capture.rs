@@ -35,11 +35,11 @@ pub const SNAP: usize = 128;
 const CHUNK: usize = 1 << 16;
 /// Chunks there are, 16 MiB in all: more than half a second of 200,000 short records a second.
 const CHUNKS: usize = 256;
-/// What has been kept for so long is handed over in a quiet moment, so that who reads the files meanwhile sees it.
+/// Age at which kept frames are handed over in a quiet moment, so that a reader of the files meanwhile sees them.
 const STALE: Duration = Duration::from_millis(100);
 /// How often the writer looks for full chunks. It is not woken, since that would cost the switch a system call.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(5);
-/// The writer appends to a file when it has so many bytes for it, or nothing else to do.
+/// Number of bytes from which on the writer appends to a file; with fewer it does so when it has nothing else to do.
 const APPEND: usize = 1 << 15;
 
 /// Magic number of files with nanoseconds; written in our order of bytes, little-endian, as all that follows.
@@ -68,8 +68,8 @@ pub struct Capture {
 impl Capture {
     /// Creates the folder and an empty file for each link, `<name>.pcap`; files of that name are replaced.
     ///
-    /// What no file name should contain becomes `_`, and a name that is taken gets a number. Of each frame at most the first
-    /// `snap` bytes are kept.
+    /// Characters that no file name should contain become `_`, and a name that is taken gets a number. Of each frame at
+    /// most the first `snap` bytes are kept.
     ///
     /// # Errors
     /// The system's, when it creates a file or a thread.
@@ -116,12 +116,12 @@ impl Capture {
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        // Whoever wants to know calls `finish`.
+        // A caller that wants the result calls `finish`.
         let _ = self.join();
     }
 }
 
-/// What frames are told to as they leave. Belongs to the thread that moves them.
+/// Sink for frames as they leave. Belongs to the thread that moves them.
 #[derive(Debug)]
 pub struct Recorder {
     snap: usize,
@@ -203,7 +203,7 @@ impl Drop for Recorder {
 struct Writer {
     /// By link.
     files: Vec<PathBuf>,
-    /// What is still to be appended to them.
+    /// Bytes still to be appended to them.
     buffers: Vec<Vec<u8>>,
 }
 
@@ -241,7 +241,7 @@ impl Writer {
         self.append(APPEND)
     }
 
-    /// Writes what has come together for files that it is so much for.
+    /// Writes what has come together for files that have at least `least` bytes of it.
     fn append(&mut self, least: usize) -> io::Result<()> {
         for (file, bytes) in
             self.files.iter().zip(&mut self.buffers).filter(|(_, bytes)| bytes.len() >= least)
@@ -253,7 +253,7 @@ impl Writer {
     }
 }
 
-/// What a file begins with.
+/// Header of a file.
 fn header(snap: usize) -> Vec<u8> {
     let mut bytes = MAGIC.to_le_bytes().to_vec();
     bytes.extend(VERSION.map(u16::to_le_bytes).as_flattened());

@@ -41,7 +41,7 @@ use jitter::Jitter;
 pub use lateness::Validity;
 use mover::{Mover, Round};
 
-/// What is due sooner than this is waited for awake: more than most wake-ups take.
+/// Spins instead of sleeping when the next deadline is closer than this: longer than most wake-ups take.
 const AWAKE: Duration = Duration::from_micros(100);
 /// The longest sleep, so that commands are heard.
 const LONGEST_SLEEP: Duration = Duration::from_millis(1);
@@ -59,26 +59,26 @@ pub struct SoftSwitchSpec<'a> {
     pub port: &'a dyn Fn(LinkId, bool) -> PortConfig,
     /// How a switch, counted by its point, chooses among equal paths.
     pub choice: &'a dyn Fn(u32) -> Choice,
-    /// What chance follows from.
+    /// Seed of all random draws.
     pub seed: u64,
     /// The switch's end of each host's cable and the address of the host's, by host and in the order of its cables.
     pub hosts: Vec<(PacketPort, MacAddress)>,
-    /// Who has which address.
+    /// Addresses of hosts and groups.
     pub book: AddressBook,
     /// How long packets are that fill a link: what [`Validity`] allows follows from it.
     pub packet: Bytes,
-    /// What happens to links and when, since the start; ascending by time.
+    /// Changes of links, by time since the start; ascending.
     pub changes: Vec<(Time, LinkId, LinkChange)>,
     /// The longest time that a host takes to send a packet to another, by the number of hosts times the one plus the other;
     /// empty if they take none.
     pub jitter: Vec<Duration>,
-    /// What trimming leaves of a frame, at all ports that trim.
+    /// Rule of trimming, at all ports that trim.
     pub trim: TrimRule,
-    /// Who is in groups that [`SoftSwitch::set_group`] does not name.
+    /// Members of groups that [`SoftSwitch::set_group`] does not name.
     pub groups: Groups,
-    /// Who keeps what leaves ports, if anybody does.
+    /// Packet capture sink, if capturing is enabled.
     pub recorder: Option<Recorder>,
-    /// Switches keep what passes on trees of Datacast, so much of each; none: they only forward.
+    /// Bytes that switches keep of each tree of Datacast; none: they only forward.
     pub tree_store: Option<Bytes>,
     /// They do not happen before [`SoftSwitch::begin`], and their times are since then.
     pub hold: bool,
@@ -119,7 +119,7 @@ pub enum SoftSwitchError {
     /// The thread has ended, which it does not do by itself.
     #[error("the switch has stopped{}", if .reason.is_empty() { String::new() } else { format!(": {}", .reason) })]
     Stopped {
-        /// What it said last; empty where that will be told by [`SoftSwitch::stop`].
+        /// Its last error; empty where [`SoftSwitch::stop`] will tell it.
         reason: String,
     },
 }
@@ -142,7 +142,7 @@ pub struct QueueSample {
     pub at: Time,
     /// The link whose queue it is.
     pub link: LinkId,
-    /// What was in it, the frame on the line included.
+    /// Packets in it, the frame on the line included.
     pub packets: u64,
 }
 
@@ -151,11 +151,11 @@ pub struct QueueSample {
 pub struct LinkState {
     /// Frames in its queue, the one on the line included.
     pub queue: u64,
-    /// What its port has counted.
+    /// Counters of its port.
     pub port: PortStats,
     /// Frames that the link has lost behind its queue.
     pub lost: u64,
-    /// What its port grants to scheduled transfers, if it does.
+    /// Grants of its port to scheduled transfers, if it grants rates.
     pub allocator: Option<AllocatorView>,
 }
 
@@ -166,11 +166,11 @@ pub struct Snapshot {
     pub at: Time,
     /// By link.
     pub links: Vec<LinkState>,
-    /// What has become of all frames.
+    /// Counters of all frames.
     pub counts: FabricCounts,
     /// Frames on links, behind their queues.
     pub in_flight: u64,
-    /// What the cables have carried, by host and in the order of its cables.
+    /// Counters of the cables, by host and in the order of its cables.
     pub ports: Vec<RingStats>,
     /// Frames that went nowhere, by [`NotForwarded`].
     pub not_forwarded: [u64; NotForwarded::ALL.len()],
@@ -186,7 +186,7 @@ pub struct Snapshot {
     pub memberships: u64,
     /// Joins, and floods, of groups beyond [`MAX_GROUPS`](super::MAX_GROUPS).
     pub groups_refused: u64,
-    /// What was kept of what left ports, if anybody did.
+    /// Counters of the packet capture, if there is one.
     pub captured: Option<CaptureCounts>,
     /// How well the switch has kept time since the start, or since [`SoftSwitch::forget_lateness`].
     pub validity: Validity,
@@ -230,7 +230,7 @@ impl SoftSwitch {
             return Err(SoftSwitchError::Cables { hosts: ends.len(), cables: hosts.len() });
         }
         let mut fabric = EmulatedFabric::with_tap(topology, routes, port, choice, seed, recorder)?;
-        // What will be changed is tried on another, so that it cannot fail on the way.
+        // The change is tried on another fabric first, so that it cannot fail on the way.
         let mut tried = EmulatedFabric::<RawFrame>::new(topology, routes, port, choice, seed)?;
         changes.iter().try_for_each(|(at, link, change)| tried.change(*at, *link, *change))?;
         let links = topology.fabric().link_count() as u32;
@@ -358,7 +358,7 @@ impl SoftSwitch {
 impl Drop for SoftSwitch {
     fn drop(&mut self) {
         if self.thread.is_some() {
-            // Whoever wants to know calls `stop`.
+            // A caller that wants the result calls `stop`.
             let _ = self.join();
         }
     }
@@ -429,7 +429,7 @@ fn run(mut mover: Mover<PacketPort>, commands: &Receiver<Command>, processor: Op
     }
 }
 
-/// Whoever asked may be gone, and then needs no answer.
+/// Carries out a command. The asker may be gone, and then needs no answer.
 fn obey(mover: &mut Mover<PacketPort>, clock: Clock, command: Command) {
     let now = clock.now();
     match command {

@@ -22,7 +22,7 @@ use super::buffer::RawBuffer;
 use super::checksum;
 use super::layout::{self, IPV6_HEADER, Layout, NotForwarded, UDP_HEADER, Version};
 
-/// What a trimmed frame keeps unless told otherwise, in bytes from the destination MAC address on: the usual size of
+/// Bytes that a trimmed frame keeps unless told otherwise, from the destination MAC address on: the usual size of
 /// switches that trim.
 pub const TRIM_SIZE: u16 = 128;
 /// A trimmed packet keeps at least this much of its UDP payload, in bytes, however long the headers before it.
@@ -31,12 +31,12 @@ pub const TRIM_PAYLOAD: usize = 56;
 /// An Ethernet address.
 pub type MacAddress = [u8; 6];
 
-/// What trimming leaves of a frame.
+/// Rule of trimming a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrimRule {
     /// Bytes from the destination MAC address on; see [`TRIM_SIZE`].
     pub size: u16,
-    /// What UDP says of itself then.
+    /// State of the UDP header then.
     pub udp: TrimmedUdp,
 }
 
@@ -96,7 +96,7 @@ impl RawFrame {
         }
     }
 
-    /// What it says on a tree of Datacast, as far as a device can see that holds no key.
+    /// Its meaning on a tree of Datacast, as far as a device can see that holds no key.
     pub(super) fn in_tree(&self) -> Option<(FlowId, TreeWord)> {
         let payload = self.layout.udp_payload().filter(|_| self.dscp() != DSCP_TRIMMED)?;
         let datagram = peek_tree(self.bytes().get(payload..)?)?;
@@ -217,8 +217,8 @@ impl RawFrame {
 }
 
 impl Frame for RawFrame {
-    /// The Ethernet frame without preamble, FCS and gap: IP packet and 14 bytes, with a tag 18. What a line adds to each
-    /// frame is for the line's rate to account for.
+    /// The Ethernet frame without preamble, FCS and gap: IP packet and 14 bytes, with a tag 18. The line's rate must
+    /// account for the bytes that a line adds to each frame.
     #[inline]
     fn len(&self) -> Bytes {
         Bytes::new(self.buffer.bytes().len() as u64)
@@ -278,7 +278,7 @@ impl Frame for RawFrame {
         self.destination
     }
 
-    /// What a scheduled datagram says, if its source may have made it: any UDP payload can look like one.
+    /// The claim of a scheduled datagram, if its source may have made it: any UDP payload can look like one.
     fn claim(&self) -> Option<Claim> {
         let payload = self.layout.udp_payload()?;
         let (flow, kind, scheduling) = peek_scheduling(self.bytes().get(payload..)?)?;

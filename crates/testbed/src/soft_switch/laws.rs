@@ -1,4 +1,4 @@
-//! What holds for every frame, whatever its bytes: shared by the tests here and the fuzz target `raw_frame`.
+//! Properties of every frame, whatever its bytes: shared by the tests here and the fuzz target `raw_frame`.
 
 use std::net::IpAddr;
 
@@ -68,7 +68,7 @@ pub(super) fn judge(mut frame: RawFrame, arrived: &RawBuffer, book: &AddressBook
     agrees_with_its_bytes(&frame, book);
 }
 
-/// What a frame remembers of its bytes is what the next switch reads in them.
+/// A frame's parsed fields are those that the next switch reads in its bytes.
 pub(super) fn agrees_with_its_bytes(frame: &RawFrame, book: &AddressBook) {
     let bytes = FramePool::new(0).gather(&[frame.bytes()]).expect("a frame fits a buffer");
     let again = RawFrame::parse(bytes, book).expect("a frame stays a frame");

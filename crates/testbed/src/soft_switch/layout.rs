@@ -89,7 +89,8 @@ pub(super) struct Layout {
     pub(super) ip: usize,
     /// One past the IP packet: where padding begins.
     pub(super) end: usize,
-    /// What follows the headers that were read; of a fragment, what follows the headers that all fragments have.
+    /// Protocol of the part that follows the headers that were read; of a fragment, of the part that follows the
+    /// headers that all fragments have.
     pub(super) protocol: u8,
     /// The UDP or TCP header of a whole packet, if its ports are there.
     transport: Option<usize>,

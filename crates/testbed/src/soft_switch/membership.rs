@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::checksum;
 
-/// Who gets what is sent to a group that nobody has named the members of.
+/// Members of a group that nobody has named the members of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Groups {
     /// The hosts that have joined it.
@@ -32,7 +32,7 @@ pub const MAX_GROUPS: usize = 1024;
 /// Numbers of learnt groups begin here.
 const FIRST_NUMBER: u32 = 1 << 31;
 
-/// What hosts have said so far.
+/// Memberships that hosts have announced so far.
 #[derive(Debug)]
 pub(super) struct Membership {
     rule: Groups,
@@ -89,7 +89,7 @@ impl Membership {
         self.groups.remove(&group).map(|learnt| learnt.number)
     }
 
-    /// All that are learnt, with who is in them.
+    /// All learnt groups, with their members.
     pub(super) fn all(&self) -> impl Iterator<Item = &Learnt> {
         self.groups.values()
     }

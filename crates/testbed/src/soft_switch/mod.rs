@@ -1,7 +1,8 @@
 //! A switch for real packets: what `headwater_switch` decides, done to Ethernet frames between network namespaces.
 //!
 //! The lower half is here: frames as bytes that a switch may mark and trim ([`RawFrame`]), the buffers they live in
-//! ([`FramePool`]), who has which address ([`AddressBook`]), and the sockets that they come and go by ([`PacketPort`]).
+//! ([`FramePool`]), the addresses of hosts ([`AddressBook`]), and the sockets that they come and go by
+//! ([`PacketPort`]).
 //!
 //! ```text
 //!  interface -> PacketPort::receive -> RawBuffer -> RawFrame::parse -> a switch -> PacketPort::send -> interface
@@ -14,7 +15,7 @@
 //!
 //! The upper half is [`EmulatedFabric`]: a whole network of switches as one machine without sockets or a clock, built from
 //! what a scenario says, as the simulator's is. [`SoftSwitch`] joins the two: a thread that moves frames in real time.
-//! What leaves its ports can be kept in files ([`Capture`]).
+//! Frames that leave its ports can be kept in files ([`Capture`]).
 
 mod address;
 mod buffer;

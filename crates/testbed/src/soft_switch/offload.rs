@@ -64,7 +64,7 @@ fn is_offload(name: &str) -> bool {
         || name.starts_with("tx-") && name.ends_with("-segmentation")
 }
 
-/// What the interface does; the kernel's own part has the word `generic`.
+/// Whether this is segmentation by the interface; the kernel's own part has the word `generic`.
 fn is_segmentation(name: &str) -> bool {
     name.starts_with("tx-") && name.ends_with("-segmentation") && !name.contains("generic")
 }

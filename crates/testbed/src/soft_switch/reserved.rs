@@ -15,7 +15,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 pub struct Reserved {
     processor: usize,
     before: CpuSet,
-    /// What it restores is the thread's that took it.
+    /// The settings to restore are those of the thread that took it.
     of_this_thread: PhantomData<*const ()>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Frames are received through a ring that the kernel fills (TPACKET_V2: V3 hands over blocks, which costs up to a
 //! millisecond) and sent by `sendmmsg` on a second socket, past the interface's queueing discipline: the switch is the
-//! queue. What comes out of the ring is the frame as the wire had it; a tag that the kernel took out is put back.
+//! queue. A frame comes out of the ring as the wire had it; a tag that the kernel took out is put back.
 //!
 //! Not here: what a frame says, and when it is due.
 
@@ -32,14 +32,14 @@ pub trait FramePort {
     /// Appends what has arrived to `out`, at most [`PORT_BATCH`] frames, and returns how many; does not wait.
     ///
     /// # Errors
-    /// That of the port, if it can receive no more.
+    /// The port's error, if it can receive no more.
     fn receive(&mut self, pool: &FramePool, out: &mut Vec<RawBuffer>) -> io::Result<usize>;
 
     /// Sends frames in their order, without waiting; returns how many, from the first, are done with. The others found no
     /// room: offer them again, or drop them.
     ///
     /// # Errors
-    /// That of the port, if it can send none. A frame that is at fault itself is counted and done with.
+    /// The port's error, if it can send none. A frame that is at fault itself is counted and done with.
     fn send<F: AsRef<[u8]>>(&mut self, frames: &[F]) -> io::Result<usize>;
 }
 
@@ -60,7 +60,7 @@ impl Default for RingConfig {
 }
 
 impl RingConfig {
-    /// As many slots for frames of `max_frame` bytes as fit so much memory, at least one and no more than are usual.
+    /// As many slots for frames of `max_frame` bytes as fit into `memory`, at least one and no more than are usual.
     pub fn within(max_frame: usize, memory: Bytes) -> Self {
         let usual = RingConfig::default().slots;
         let slots = (memory.get() / Self::slot(max_frame) as u64).clamp(1, usual.into());
@@ -84,7 +84,7 @@ impl RingConfig {
     }
 }
 
-/// What a port has done since it was opened.
+/// Counters of a port since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingStats {
     /// Frames received.
@@ -103,7 +103,7 @@ pub struct RingStats {
     pub blocked: u64,
 }
 
-/// One interface, by packet sockets. Belongs to the namespace that it was opened in, whoever uses it.
+/// One interface, by packet sockets. Belongs to the namespace that it was opened in, whichever thread uses it.
 pub struct PacketPort {
     ring: Ring,
     receiver: OwnedFd,
@@ -116,8 +116,8 @@ pub struct PacketPort {
 impl PacketPort {
     /// Opens an interface of the calling thread's namespace; see [`in_namespace`](super::in_namespace).
     ///
-    /// The machine's own network stack still sees its frames: give it no address there. What the machine itself sends by
-    /// the interface is not received.
+    /// The machine's own network stack still sees its frames: give it no address there. Frames that the machine itself
+    /// sends by the interface are not received.
     ///
     /// # Errors
     /// No such interface, no right to open it (`CAP_NET_RAW`), no memory for the ring, or a configuration out of range.
@@ -145,7 +145,7 @@ impl PacketPort {
         })
     }
 
-    /// What has happened so far.
+    /// Counters so far.
     ///
     /// # Errors
     /// The kernel's, when it is asked for its drops; none is expected.
@@ -155,8 +155,8 @@ impl PacketPort {
         Ok(self.stats)
     }
 
-    /// What had happened by then the last time that [`PacketPort::stats`] asked for drops, and what was received and sent
-    /// since.
+    /// Counters since the last call of [`PacketPort::stats`]: drops as of then, and packets received and sent until
+    /// now.
     pub(super) fn last_stats(&self) -> RingStats {
         self.stats
     }
@@ -215,7 +215,7 @@ impl FramePort for PacketPort {
                         self.stats.blocked += 1;
                         break;
                     }
-                    // What was sent counts; the same error meets the next call.
+                    // The frames that were sent count; the same error meets the next call.
                     _ if done > 0 => break,
                     _ => return Err(error),
                 },

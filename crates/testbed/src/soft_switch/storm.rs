@@ -63,7 +63,7 @@ thread_local! {
     }).collect();
 }
 
-/// What a storm has come to: how many frames of each sort.
+/// Result of a storm: how many frames of each sort.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reached {
     pub(super) counts: FabricCounts,
@@ -118,7 +118,7 @@ impl Tap<RawFrame> for Left {
     }
 }
 
-/// What the network said.
+/// Counts of the network's outputs.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Heard {
     delivered: u64,
@@ -198,7 +198,7 @@ impl Storm {
             14 => {
                 let link = LinkId(choices.below(self.links + 1));
                 let change = change(choices);
-                // What is impossible is refused, and may do no harm.
+                // An impossible change is refused, and may do no harm.
                 let _ = self.net.change(self.now, link, change);
             }
             _ => {

@@ -1,7 +1,7 @@
 //! The system calls of packet sockets, each behind a safe function; all `unsafe` of the software switch is here.
 //!
-//! Slices and borrowed descriptors go in, counts and `io::Error`s come out. What frames and features mean is safe code
-//! elsewhere.
+//! Slices and borrowed descriptors go in, counts and `io::Error`s come out. The meaning of frames and features is left
+//! to safe code elsewhere.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -130,7 +130,7 @@ pub(super) struct Geometry {
 }
 
 impl Geometry {
-    /// What a slot holds before a frame's first byte: header and address, padded so that the IP header is aligned.
+    /// Bytes of a slot before a frame's first one: header and address, padded so that the IP header is aligned.
     pub(super) const BEFORE_FRAME: usize =
         (libc::TPACKET2_HDRLEN + 16).next_multiple_of(libc::TPACKET_ALIGNMENT) - 14;
 
@@ -142,7 +142,7 @@ impl Geometry {
 /// Seconds and nanoseconds of the machine's calendar.
 pub(super) type Stamp = (u32, u32);
 
-/// What the kernel has put into one slot.
+/// A frame that the kernel has put into one slot.
 pub(super) struct Arrived<'a> {
     /// The frame as far as it fits into the slot, without the tag that it came with.
     pub(super) bytes: &'a [u8],
@@ -289,7 +289,7 @@ pub(super) fn feature_names(
         .collect())
 }
 
-/// What of the first `count` features can be changed, and what is on.
+/// Features among the first `count` that can be changed, and those that are on.
 pub(super) fn features(
     socket: BorrowedFd<'_>,
     interface: &str,

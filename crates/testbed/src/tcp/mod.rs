@@ -50,7 +50,7 @@ pub enum TcpError {
     UnknownCongestion {
         /// As given.
         name: String,
-        /// What there is.
+        /// The congestion controls that there are.
         there: String,
     },
     /// The kernel has it, but not for this user.
@@ -78,48 +78,48 @@ pub enum TcpError {
     /// Nobody accepts the connection.
     #[error("cannot connect to {to}: {source}")]
     Connect {
-        /// Who.
+        /// The peer.
         to: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The address cannot be listened on.
     #[error("cannot listen on {on}: {source}")]
     Listen {
-        /// Where.
+        /// The address.
         on: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The connection broke before its end.
     #[error("the connection to {to} broke after {bytes} bytes: {source}")]
     Broken {
-        /// Who.
+        /// The peer.
         to: SocketAddr,
         /// Bytes that were handed to the kernel by then.
         bytes: u64,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A timeline cannot be written.
     #[error("cannot write {}: {source}", .path.display())]
     Timeline {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Something else that the system refused.
     #[error("{doing}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// What helps with a congestion control that Linux has as a module.
+/// Advice about a congestion control that Linux has as a module.
 fn hint(name: &str) -> String {
     match name {
         "dctcp" | "bbr" | "cubic" | "reno" => format!("; `modprobe tcp_{name}` may bring it"),

@@ -20,7 +20,7 @@ const CHUNK: usize = 256 << 10;
 /// Calls for one connection before it is the others' turn.
 const TURNS: usize = 8;
 
-/// What a receiver is told.
+/// Options of a receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiveOptions {
     /// Where it listens; port 0 is any free one.
@@ -28,13 +28,13 @@ pub struct ReceiveOptions {
     /// The congestion control of its ACKs, which matters for DCTCP alone: it echoes marks packet by packet only if both ends
     /// run it (RFC 8257 §3.2).
     pub congestion: Option<String>,
-    /// Rows count packets of so many bytes of data.
+    /// Bytes of data of a packet, in which rows count.
     pub packet: Bytes,
     /// Time series of the goodput and of all that came; none if absent.
     pub timeline: Option<TimelineOptions>,
 }
 
-/// What became of a connection, at the receiving end.
+/// Result of a connection, at the receiving end.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Received {
     /// `received`.
@@ -128,7 +128,7 @@ impl Receiver {
 struct Open {
     stream: TcpStream,
     from: SocketAddr,
-    /// What came of the line with the name.
+    /// Received part of the line with the name.
     line: Vec<u8>,
     name: Option<String>,
     bytes: u64,

@@ -1,4 +1,4 @@
-//! The sending end: one connection, so many bytes or for so long.
+//! The sending end: one connection, for a number of bytes or for some time.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -14,8 +14,8 @@ use super::{
     sys, wait,
 };
 
-/// What waits in the kernel unsent, beyond the window, at most: so that a sender that is told to end does, whatever room its
-/// buffer has.
+/// Most bytes that wait in the kernel unsent, beyond the window: so that a sender that is told to end does, whatever
+/// room its buffer has.
 const UNSENT: u32 = 64 << 10;
 /// Bytes of one call.
 const CHUNK: usize = 64 << 10;
@@ -27,13 +27,13 @@ const LAST_PACKETS: u64 = 1_000_000_000;
 /// How much is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(Bytes),
     /// As many as there is time for.
     For(Duration),
 }
 
-/// What a sender is told.
+/// Options of a sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendOptions {
     /// The receiver.
@@ -42,13 +42,13 @@ pub struct SendOptions {
     pub amount: Amount,
     /// `reno`, `cubic`, `bbr`, `dctcp`, or what else the kernel has; its default if absent.
     pub congestion: Option<String>,
-    /// What results and rows call the connection.
+    /// Name of the connection in results and rows.
     pub name: String,
     /// Time series of the window, the round-trip time, and packets sent, lost and marked; none if absent.
     pub timeline: Option<TimelineOptions>,
 }
 
-/// What became of a connection, at the sending end.
+/// Result of a connection, at the sending end.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sent {
     /// `sent`.

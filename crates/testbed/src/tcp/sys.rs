@@ -13,7 +13,7 @@ use headwater_units::Duration;
 /// Room for what kernels may add.
 const ROOM: usize = 512;
 
-/// What the kernel says of a connection; fields that it is too old for are absent.
+/// The kernel's figures of a connection; fields that it is too old for are absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Info {
     /// Congestion window, packets.

@@ -10,7 +10,7 @@ use headwater_units::{BitRate, Bytes, Duration, Time};
 use headwater_wire::{Class, Ecn};
 use proptest::prelude::*;
 
-/// What a trimmed frame keeps.
+/// Bytes that a trimmed frame keeps.
 pub(crate) const HEADER: u64 = 64;
 /// After everything.
 pub(crate) const LATE: Time = Time::from_nanos(u64::MAX / 2);
@@ -22,7 +22,7 @@ pub(crate) struct TestFrame {
     pub(crate) len: u64,
     pub(crate) class: Class,
     pub(crate) marked: bool,
-    /// What was cut off.
+    /// Bytes that were cut off.
     pub(crate) cut: u64,
     pub(crate) to: Destination,
 }
@@ -110,7 +110,7 @@ pub(crate) fn poll(net: &mut Net, now: Time) -> (Vec<FabricOutput<TestFrame>>, O
     }
 }
 
-/// What arrives by `now`, as (time, host, frame); anything else may not happen.
+/// Frames that arrive by `now`, as (time, host, frame); anything else may not happen.
 pub(crate) fn delivered(net: &mut Net, now: Time) -> Vec<(u64, u32, u64)> {
     let arrived = |output: FabricOutput<TestFrame>| match output {
         FabricOutput::Deliver { host, due, frame, .. } => (due.as_nanos(), host.0, frame.id),
@@ -119,7 +119,7 @@ pub(crate) fn delivered(net: &mut Net, now: Time) -> Vec<(u64, u32, u64)> {
     poll(net, now).0.into_iter().map(arrived).collect()
 }
 
-/// What is dropped by `now`, as (link, why, frame).
+/// Frames that are dropped by `now`, as (link, why, frame).
 pub(crate) fn drops(net: &mut Net, now: Time) -> Vec<(Option<LinkId>, DropReason, u64)> {
     let dropped = |output: FabricOutput<TestFrame>| match output {
         FabricOutput::Dropped { link, why, frame } => Some((link, why, frame.id)),
@@ -136,7 +136,7 @@ pub(crate) enum Input {
     Group(u32, Vec<HostId>),
 }
 
-/// Puts it in. What is impossible is refused and may do no harm.
+/// Puts it in. An impossible input is refused and may do no harm.
 pub(crate) fn put(net: &mut Net, now: Time, input: Input) {
     match input {
         Input::Frame(host, frame) => net.inject(now, host, frame),

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::common::{Input, LATE, Net, TestFrame, any_run, poll, put};
 
-/// What is inside, and what has been trimmed away, as ports and links tell it.
+/// Frames inside, and bytes trimmed away, by the counts of ports and links.
 fn inside(net: &mut Net, now: Time, links: usize) -> (Seen, u64) {
     // Tells it the time, before what is on links is counted.
     net.queue_len(now, LinkId(0));
@@ -33,7 +33,7 @@ fn check(counts: FabricCounts, (inside, trimmed): (Seen, u64)) -> Result<(), Tes
     Ok(())
 }
 
-/// What the network said, counted by whoever listened.
+/// Outputs of the network, counted by its driver.
 #[derive(Debug, Default)]
 struct Heard {
     delivered: u64,

@@ -26,7 +26,7 @@ fn shape(number: usize) -> Topology {
     })
 }
 
-/// Who gets a frame for group 7 that a host sends; each once for every copy.
+/// Hosts that get a frame for group 7 that a host sends; each once for every copy.
 fn reached(net: &mut Net, at: Time, source: u32) -> Vec<u32> {
     net.inject(at, HostId(source), TestFrame::for_group(1, 7));
     let mut hosts: Vec<u32> = delivered(net, LATE).into_iter().map(|it| it.1).collect();

@@ -49,7 +49,7 @@ fn time_that_is_said_to_run_backwards_stands_still() {
     assert_eq!(delivered(&mut net, LATE), [(3_500, 1, 1)]);
 }
 
-/// What arrives, by the ports' other way: each says at once when a frame's last bit leaves.
+/// Arrivals, by the ports' other way: each says at once when a frame's last bit leaves.
 struct PassedOn {
     ports: BTreeMap<LinkId, Port<TestFrame>>,
     dropped: Vec<(LinkId, u64)>,

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-/// What is wrong with a frame, or special.
+/// Fault or peculiarity of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Nothing, nor is it the longest.

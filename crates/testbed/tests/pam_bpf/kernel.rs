@@ -144,7 +144,7 @@ impl Kernel {
             "reservation_of" => {
                 let [transfer, rate, until, last] = self.array::<[u64; 4]>(array).get(at, 0).unwrap();
                 match last >> 32 {
-                    // What is not held any more is nothing.
+                    // A reservation that is not held any more is nothing.
                     0 => vec![0; 5],
                     held => vec![transfer, rate, until, last & 0xffff_ffff, held],
                 }

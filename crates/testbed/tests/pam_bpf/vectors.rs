@@ -39,7 +39,7 @@ pub(crate) const REGISTERS: [&str; 15] = [
     "reservation_of",
 ];
 
-/// What happens at a port.
+/// Events at a port.
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     line: u64,
@@ -209,7 +209,7 @@ fn patch(frame: &[u8], sent: &[u8]) -> Vec<serde_json::Value> {
         .collect()
 }
 
-/// What differs from before, which is now as it is.
+/// Registers that differ from before, which is now as it is.
 fn changed(registers: &mut Registers, allocator: &RateAllocator) -> Vec<Write> {
     let now = flat(&allocator.hardware().unwrap().1);
     let writes = now.iter().filter(|(place, value)| registers.get(*place) != Some(*value));

@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use super::{CodecBenchError, Wanted, shapes};
 
-/// Repair symbols are drawn from so many ESIs.
+/// Number of ESIs that repair symbols are drawn from.
 const ESIS: u32 = 1 << 20;
 
-/// One row: blocks of one K with so many symbols beyond K.
+/// One row: blocks of one K with some number of symbols beyond K.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Failures {
     /// Source symbols of a block.
@@ -25,15 +25,15 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// What is cited for RFC 6330 (SCDP §II): a hundredth, and a hundredth of that with each symbol more.
+    /// Probability cited for RFC 6330 (SCDP §II): a hundredth, and a hundredth of that with each symbol more.
     pub fn published(&self) -> f64 {
         0.01f64.powi(self.extra as i32 + 1)
     }
 }
 
-/// Tries so many blocks of each K, with K, K + 1 and K + 2 symbols drawn at random, each a source symbol as often as a repair
-/// symbol; says each row when it is there. Symbols have one byte: what decodes does not depend on their length. Another
-/// `seed` draws other symbols.
+/// Tries `blocks` blocks of each K, with K, K + 1 and K + 2 symbols drawn at random, each a source symbol as often as a
+/// repair symbol; says each row when it is there. Symbols have one byte: what decodes does not depend on their length.
+/// Another `seed` draws other symbols.
 ///
 /// # Errors
 /// [`CodecBenchError`].

@@ -39,7 +39,7 @@ impl Group {
         })
     }
 
-    /// What a process writes its id to.
+    /// File to which a process writes its id.
     pub(super) fn members(&self) -> PathBuf {
         self.folder.join(MEMBERS)
     }
@@ -52,7 +52,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // What is left of it uses nothing, and the next run removes it.
+        // A rest of it uses nothing, and the next run removes it.
         let _ = fs::remove_dir(&self.folder);
     }
 }

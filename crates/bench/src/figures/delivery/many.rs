@@ -1,8 +1,8 @@
 //! Many objects into one node at the same time: what it costs in memory, and whether all get their share.
 //!
-//! The node is a daemon that is asked for all objects at the same time, as by so many `headwater get --keep`
-//! ([`keep_many`](headwater_api::keep_many)); it takes a bounded number under way and lets the others wait for their turn. Three
-//! sources have all objects. Every link carries 1 Gbit/s, so the ideal is that of the receiver's downlink.
+//! The node is a daemon that is asked for all objects at the same time, as by one `headwater get --keep` each
+//! ([`keep_many`](headwater_api::keep_many)); it takes a bounded number under way and lets the others wait for their
+//! turn. Three sources have all objects. Every link carries 1 Gbit/s, so the ideal is that of the receiver's downlink.
 
 use std::path::Path;
 
@@ -22,21 +22,21 @@ const PORT: u16 = 7000;
 /// Where the node keeps objects, below its folder.
 const OBJECTS: &str = "state/store/objects";
 
-/// Many gets at the same time. What failed has `error` and no figures.
+/// Many gets at the same time. A run that failed has `error` and no figures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ManyRun {
     /// How many at the same time.
     pub gets: usize,
     /// Of each object.
     pub bytes_each: u64,
-    /// What was measured.
+    /// Measured figures.
     #[serde(flatten)]
     pub figures: Option<ManyFigures>,
-    /// What went wrong.
+    /// The error.
     pub error: Option<String>,
 }
 
-/// What is measured of many gets.
+/// Figures of many gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ManyFigures {
     /// From the start of the asking process until it has heard that all objects are kept.
@@ -61,7 +61,7 @@ pub struct ManyFigures {
     pub cpu_s_per_gib: f64,
     /// Of that, the node's.
     pub receiver_cpu_s_per_gib: f64,
-    /// What the sources put on the wire over what was to be delivered.
+    /// Bytes that the sources put on the wire over those to be delivered.
     pub sent_per_size: f64,
 }
 

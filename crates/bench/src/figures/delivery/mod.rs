@@ -38,7 +38,7 @@ use stage::{Seen, Shared, blocking, in_gib, play};
 /// Where the object's bytes come from.
 const SEED: u64 = 1;
 
-/// What to compare.
+/// Options of the comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeliveryOptions {
     /// In these settings, in this order.
@@ -47,7 +47,7 @@ pub struct DeliveryOptions {
     pub size: Option<Bytes>,
     /// Rounds; medians count.
     pub repeat: u32,
-    /// Who takes part, where they can and are installed.
+    /// Peers that take part, where they can and are installed.
     pub peers: Vec<Peer>,
     /// Gets at the same time, for [`Scenario::Many`]; one run each.
     pub gets: Vec<usize>,
@@ -59,9 +59,9 @@ pub struct DeliveryOptions {
 pub enum DeliveryLine {
     /// A peer that cannot take part.
     Missing {
-        /// Which.
+        /// The peer.
         peer: Peer,
-        /// What it lacks.
+        /// The missing programs.
         why: String,
     },
     /// One run.
@@ -72,18 +72,18 @@ pub enum DeliveryLine {
     Many(ManyRun),
 }
 
-/// One run of one peer. What failed has `error` and no figures.
+/// One run of one peer. A run that failed has `error` and no figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct DeliveryRun {
     /// The setting.
     pub scenario: Scenario,
-    /// Who.
+    /// Peer that was measured.
     pub peer: Peer,
     /// From 1.
     pub round: u32,
     /// Of the object.
     pub bytes: u64,
-    /// What was measured.
+    /// Measured figures.
     #[serde(flatten)]
     pub figures: Option<Figures>,
     /// Whether the file was compared with the object's hash afterwards, by us; it was the same, or there is an error.
@@ -92,11 +92,11 @@ pub struct DeliveryRun {
     pub cpu_by: &'static str,
     /// Load average of the last minute at the end: above the number of processors, distrust the seconds.
     pub load: f64,
-    /// What went wrong.
+    /// The error.
     pub error: Option<String>,
 }
 
-/// What is measured of a run.
+/// Figures of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
     /// From the start of the receivers to the exit of the last.
@@ -115,7 +115,7 @@ pub struct Figures {
     pub source_cpu_s_per_gib: f64,
     /// Of that, the receivers'.
     pub receiver_cpu_s_per_gib: f64,
-    /// What the sources put on the wire over the size: about 1 is one copy.
+    /// Bytes that the sources put on the wire over the size: about 1 is one copy.
     pub sent_per_size: f64,
     /// When the first receiver was done.
     pub first_seconds: f64,
@@ -126,7 +126,7 @@ pub struct Figures {
 pub struct DeliveryMedian {
     /// The setting.
     pub scenario: Scenario,
-    /// Who.
+    /// Peer that was measured.
     pub peer: Peer,
     /// Runs that went well.
     pub runs: usize,
@@ -159,7 +159,7 @@ pub async fn run(
     let compare = Compare { options, program: &program };
     tokio::select! {
         result = compare.all(watch, &mut lines) => result?,
-        // What the runs have made goes when it is dropped.
+        // Files and namespaces of the runs go when they are dropped.
         () = shutdown.wait() => return Err(AppError::Interrupted { resumable: false }),
     }
     Ok(lines.all)
@@ -302,7 +302,7 @@ fn medians(scenario: Scenario, peers: &[Peer], runs: &[DeliveryRun]) -> Vec<Deli
     let of_peer = |&peer: &Peer| {
         let (good, failed) = of(peer);
         let each = |value: fn(&Figures) -> f64| {
-            // What never went well has no figures; JSON has no NaN either.
+            // A scenario that never went well has no figures; JSON has no NaN either.
             if good.is_empty() { 0.0 } else { median_of(good.iter().map(value)) }
         };
         let some = |value: fn(&Figures) -> Option<f64>| {

@@ -1,4 +1,4 @@
-//! Who is compared: the commands of each peer, what it needs installed, and where it takes part.
+//! Peers to compare: the commands of each, what it needs installed, and where it takes part.
 //!
 //! All use what a user would type, with their own defaults; where a peer has a switch for several sources or connections, it
 //! is used. uftp is told the rate of the link, which the others have to find.
@@ -57,7 +57,7 @@ const UFTP_HEADERS: u16 = 28 + 52;
 /// Ethernet; IPv4, TCP and its timestamps.
 const FRAME: f64 = 14.0;
 const TCP_HEADERS: f64 = 20.0 + 32.0;
-/// What an object is called everywhere.
+/// Name of the object everywhere.
 pub(super) const NAME: &str = "object.bin";
 /// Connections to one source, where a peer may have several.
 const CONNECTIONS: usize = 4;
@@ -105,7 +105,7 @@ impl Peer {
         }
     }
 
-    /// What is not installed of what it needs, and how to get it.
+    /// Programs of it that are not installed, and how to get them.
     pub(super) fn missing(self) -> Option<String> {
         let missing: Vec<String> = self
             .tools()
@@ -147,7 +147,7 @@ impl Peer {
     }
 }
 
-/// What [`Peer::Libtorrent`] runs.
+/// Program that [`Peer::Libtorrent`] runs.
 const LIBTORRENT: &[u8] = include_bytes!("libtorrent_peer.py");
 
 /// The Python that finds it: the first of `PATH`, or the system's, which packages are for.
@@ -245,7 +245,7 @@ impl Layout<'_> {
         self.sources.iter().map(|at| format!("{at}:{port}")).collect::<Vec<_>>().join(",")
     }
 
-    /// What `peer` runs; writes the files that its programs want.
+    /// Programs that `peer` runs; writes the files that they want.
     pub(super) fn deployment(&self, peer: Peer) -> Result<Deployment, AppError> {
         match peer {
             Peer::Headwater => Ok(self.headwater()),

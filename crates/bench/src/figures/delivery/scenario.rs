@@ -1,4 +1,4 @@
-//! What is set up: who has the object, what the links carry, what happens meanwhile, and the ideal time of it.
+//! Scenarios: the holders of the object, the links' capacities, the events meanwhile, and the ideal time.
 
 use headwater_units::{BitRate, Bytes, Duration};
 use serde::Serialize;
@@ -94,7 +94,7 @@ impl std::fmt::Display for Scenario {
 
 /// When the fastest source changes.
 const HAPPENS: Duration = Duration::from_secs(2);
-/// What is left of its uplink then.
+/// Rate left of its uplink then.
 const LEFT: BitRate = mbit(20);
 /// Both directions of a receiver's link, and the downlinks of sources.
 const RECEIVER: BitRate = mbit(1000);
@@ -114,7 +114,7 @@ pub(super) struct Scene {
     /// Uplinks of the sources and what happens to them; in `fat` they are not limited, and the rates mean nothing.
     pub(super) script: Script,
     pub(super) receivers: usize,
-    /// What limits every link but the sources' uplinks.
+    /// Limit of every link but the sources' uplinks.
     pub(super) access: Option<BitRate>,
     /// Of the object.
     pub(super) size: Bytes,

@@ -1,9 +1,9 @@
 //! One run: its network, its processes, the clock, and the check of what arrived.
 //!
-//! The network is that of the demo, built anew for each run; where nothing is limited the hosts hang on one bridge. CPU time is
-//! counted per side, from just before the receivers start until the last has ended, and so are the bytes that the
-//! sources put on the wire. Work that the kernel does in soft interrupts is charged to whomever it interrupts: trust the sum
-//! of the sides.
+//! The network is that of the demo, built anew for each run; where nothing is limited the hosts hang on one bridge. CPU
+//! time is counted per side, from just before the receivers start until the last has ended, and so are the bytes that
+//! the sources put on the wire. Work that the kernel does in soft interrupts is charged to the process that it
+//! interrupts: trust the sum of the sides.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -32,9 +32,9 @@ const READY: Duration = Duration::from_secs(60);
 const READY_PER_GIB: f64 = 30.0;
 /// How often it is looked whether they are.
 const LOOK: Duration = Duration::from_millis(20);
-/// Sources have settled that together used less than this many seconds of a processor in so long.
+/// Processor time (seconds) below which sources have settled that used it together in this time.
 const SETTLED: (f64, Duration) = (0.02, Duration::from_millis(300));
-/// A run that takes this many times the ideal, and this long on top, is stuck.
+/// Multiple of the ideal, and time on top, after which a run is stuck.
 const STUCK: (f64, Duration) = (8.0, Duration::from_secs(30));
 /// In place of the ideal where there is none: seconds per GiB.
 const SLOW: f64 = 20.0;
@@ -43,7 +43,7 @@ const NAMED: Duration = Duration::from_secs(3);
 /// Joins the group that `$1` names the members of, opens as many files as it may, and becomes the rest.
 const ENTER: &str = r#"[ -z "$1" ] || echo $$ >"$1" || exit 97; ulimit -n "$(ulimit -Hn)"; shift; exec "$@""#;
 
-/// What a run showed.
+/// Observations of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Seen {
     /// From the start of the timed processes until the last has ended.
@@ -54,13 +54,13 @@ pub(super) struct Seen {
     pub(super) receiver_cpu: f64,
     /// Whether control groups counted them, or `/proc` in ticks of 10 ms.
     pub(super) by_group: bool,
-    /// What the sources put on the wire.
+    /// Bytes that the sources put on the wire.
     pub(super) sent: Bytes,
     /// The last JSON object that the last timed process to end has printed.
     pub(super) said: Option<Value>,
 }
 
-/// What all runs share.
+/// State that all runs share.
 pub(super) struct Shared<'a> {
     /// This binary.
     pub(super) program: &'a Path,
@@ -100,7 +100,7 @@ struct Folder(PathBuf);
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What resists goes with the scratch folder.
+        // Files that cannot be removed go with the scratch folder.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

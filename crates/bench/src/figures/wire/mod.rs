@@ -26,10 +26,10 @@ use super::{BenchWatch, median_of, network, ratio};
 /// Bytes of UDP payload, the usual and the jumbo size, and the packets that they fit in.
 const SIZES: [(usize, u16); 2] = [(1400, 1500), (8900, 9000)];
 
-/// What to measure.
+/// Options of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WireOptions {
-    /// Each measurement takes so long.
+    /// Duration of each measurement.
     pub time: Duration,
     /// How often each is taken; medians count.
     pub repeat: u32,
@@ -60,7 +60,7 @@ pub struct WireBench {
     pub tcp: TcpFigures,
     /// Our rate over that of TCP, measured right after it: the median of the pairs.
     pub ratio: f64,
-    /// Medians of so many.
+    /// Number of measurements that a median is of.
     pub repeat: u32,
 }
 
@@ -159,7 +159,7 @@ enum End {
 }
 
 impl Setting {
-    /// Opens a socket at an end; it stays there whoever uses it.
+    /// Opens a socket at an end; it stays there whichever thread uses it.
     fn open<T: Send>(
         &self,
         end: End,
@@ -201,7 +201,7 @@ fn settings(watch: &mut dyn BenchWatch) -> Result<Vec<Setting>, AppError> {
     Ok(settings)
 }
 
-/// What both ends did, each with the CPU seconds of its thread.
+/// Results of both ends, each with the CPU seconds of its thread.
 struct Both<S, R> {
     sent: S,
     send_cpu: f64,

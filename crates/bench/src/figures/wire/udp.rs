@@ -1,7 +1,8 @@
 //! Our sockets between two ends: [`SendBatch`] and [`RecvBatch`] as the data thread uses them, with a window and ACKs.
 //!
-//! A datagram begins with its number (8 bytes); an ACK is the next number that the receiver expects. What was sent before an
-//! acknowledged number is in flight no longer, whether it arrived or not: losses are counted, not repaired.
+//! A datagram begins with its number (8 bytes); an ACK is the next number that the receiver expects. Packets sent
+//! before an acknowledged number are in flight no longer, whether they arrived or not: losses are counted, not
+//! repaired.
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,7 +27,7 @@ const BATCH_GROUPS: usize = 64;
 const TOS: u8 = 2;
 /// Bytes of a datagram's number, and of an ACK.
 const NUMBER: usize = 8;
-/// Without an ACK for so long, what is in flight is given up.
+/// Time without an ACK after which packets in flight are given up.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Sends for `time`.

@@ -1,4 +1,4 @@
-//! What is in the files, and what happens when they cannot be written.
+//! Content of the files, and what happens when they cannot be written.
 #![allow(clippy::disallowed_methods, reason = "waits for the writer")]
 
 use super::*;

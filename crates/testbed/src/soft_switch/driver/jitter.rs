@@ -1,4 +1,4 @@
-//! What a host takes to send a packet: a random time, in order, as hosts of the packet simulator have it.
+//! Sending time of a host: a random time, in order, as hosts of the packet simulator have it.
 //!
 //! The hosts of an emulated network answer within microseconds, and all by one processor's clock: flows of few packets then
 //! lock into patterns (Floyd and Jacobson, "On traffic phase effects in packet-switched gateways", 1991).
@@ -47,7 +47,7 @@ impl Jitter {
         self.hosts.iter().filter_map(|(_, held)| Some(held.front()?.0)).min()
     }
 
-    /// The next frame that has left by `now`, from whom, and when it did.
+    /// The next frame that has left by `now`, its host, and when it did.
     pub(super) fn release(&mut self, now: Time) -> Option<(Time, HostId, RawFrame)> {
         let hosts = self.hosts.iter().enumerate();
         let (at, host) = hosts.filter_map(|(host, (_, held))| Some((held.front()?.0, host))).min()?;

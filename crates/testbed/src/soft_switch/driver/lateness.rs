@@ -27,7 +27,7 @@ pub struct Validity {
     pub max: Duration,
     /// How long all but one in a hundred frames of hosts waited at most until the switch read them.
     pub read_p99: Duration,
-    /// What `p99` and `read_p99` must not exceed: 50 us, or a quarter of the time that a packet takes on the slowest link.
+    /// Limit of `p99` and `read_p99`: 50 us, or a quarter of the time that a packet takes on the slowest link.
     pub limit: Duration,
     /// Frames that were lost outside of the emulated network: the switch read too slowly, or a host's interface took no
     /// more.
@@ -41,7 +41,7 @@ pub(super) fn limit(packet: Bytes, slowest: BitRate) -> Duration {
     ALWAYS_ALLOWED.max((packet / slowest) / PART_OF_PACKET)
 }
 
-/// What was seen so far.
+/// Measurements so far.
 #[derive(Debug)]
 pub(super) struct Lateness {
     limit: Duration,
@@ -58,12 +58,12 @@ impl Lateness {
         Lateness { limit, sent: histogram(), read: histogram() }
     }
 
-    /// A frame was sent so late.
+    /// Notes how late a frame was sent.
     pub(super) fn sent(&mut self, late: Duration) {
         self.sent.saturating_record(late.as_nanos().max(1));
     }
 
-    /// The first of so many frames of a batch waited so long; the others less.
+    /// The first of `frames` frames of a batch waited for `waited`; the others less.
     pub(super) fn read(&mut self, frames: usize, waited: Duration) {
         self.read.saturating_record_n(waited.as_nanos().max(1), frames as u64);
     }

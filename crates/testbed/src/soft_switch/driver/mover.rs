@@ -20,7 +20,7 @@ const KEEP: usize = 4096;
 
 /// A port that knows how it is doing.
 pub(super) trait Cable: FramePort {
-    /// What has happened so far.
+    /// Counters so far.
     fn counters(&mut self) -> RingStats;
     /// How long the first frame of the last batch had been there when it was read, if that is known.
     fn waited(&self) -> Option<Duration>;
@@ -39,16 +39,16 @@ impl Cable for PacketPort {
 
 /// The switch's end of a host's cable.
 struct HostEnd<P> {
-    /// Whose it is, and which of its cables.
+    /// Owning host, and index of the cable among its cables.
     at: (HostId, usize),
     port: P,
     mac: MacAddress,
-    /// What is due, and since when; empty between rounds.
+    /// Frames that are due; empty between rounds.
     outgoing: Vec<RawFrame>,
     due: Vec<Time>,
 }
 
-/// What a round found.
+/// Result of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Round {
     /// Whether anything came in.
@@ -67,7 +67,7 @@ pub(super) struct Mover<P> {
     book: AddressBook,
     membership: Membership,
     trim: TrimRule,
-    /// What hosts take to send, if they take time.
+    /// Sending times of hosts, if they take time.
     jitter: Option<Jitter>,
     pool: FramePool,
     arrived: Vec<RawBuffer>,
@@ -82,7 +82,7 @@ pub(super) struct Mover<P> {
     unsent: u64,
     port_errors: u64,
     lateness: Lateness,
-    /// What had been missed when lateness was forgotten.
+    /// Missed deadlines when lateness was last reset.
     missed_before: u64,
 }
 
@@ -137,7 +137,7 @@ impl<P: Cable> Mover<P> {
         self.jitter = Some(jitter);
     }
 
-    /// Who keeps what leaves, if anybody does.
+    /// Packet capture sink, if capturing is enabled.
     pub(super) fn recorder(&mut self) -> Option<&mut Recorder> {
         self.fabric.tap_mut().as_mut()
     }

@@ -26,7 +26,7 @@ const NETWORK: &str = r#"
 "#;
 const MACS: [MacAddress; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 
-/// What a host has sent and was sent.
+/// Frames that a host has sent and was sent.
 #[derive(Default)]
 struct Memory {
     sent: Vec<Vec<u8>>,
@@ -234,7 +234,7 @@ fn a_group_is_known_from_its_first_report_to_its_last_leave() {
         (bench.got(), seen.groups, seen.memberships, seen.counts.unroutable.frames)
     };
     assert_eq!(after(&mut bench, None), (0, 0, 0, 1));
-    // What a host says of its groups goes to nobody.
+    // A host's messages about its groups go to nobody.
     assert_eq!(after(&mut bench, Some(true)), (1, 1, 1, 2));
     assert_eq!(bench.hosts[1].borrow().got[0], to_group([239, 1, 1, 7]), "it keeps the group's MAC address");
     assert_eq!(after(&mut bench, Some(true)), (2, 1, 1, 3));

@@ -41,7 +41,7 @@ impl<F: Frame, T: Tap<F>> EmulatedFabric<F, T> {
         let came = frame.len().get();
         match (keeping.pass)(&mut keeping.stores, index, frame, &mut keeping.out) {
             Some(frame) => self.switch_takes(at, index, (link, ingress), frame),
-            // What came ends here, and what goes on begins here, were it the same.
+            // The frame that came ends here, and the one that goes on begins here, were it the same.
             None => self.counts.gathered.add(1, came),
         }
         for frame in keeping.out.drain(..) {

@@ -1,18 +1,18 @@
 //! The emulated network without its I/O: frames in at one host, frames out at others, each when its time has come.
 //!
-//! The network is that of the packet simulator, put together from the same parts. Every directed link has one egress port
-//! at its near end: a host's NIC is a [`Port`], and a switch is a [`Switch`](headwater_switch::Switch) that holds its
-//! frames. Behind the port are the link's delay and its [faults](LinkFaults). What differs is who sends: a driver reads
-//! whole frames from real hosts.
+//! The network is that of the packet simulator, put together from the same parts. Every directed link has one egress
+//! port at its near end: a host's NIC is a [`Port`], and a switch is a [`Switch`](headwater_switch::Switch) that holds
+//! its frames. Behind the port are the link's delay and its [faults](LinkFaults). Only the sender differs: a driver
+//! reads whole frames from real hosts.
 //!
 //! ```text
 //!  inject -> NIC (Port) --link--> Switch --link--> ... --link--> poll: Deliver { host, due, frame }
 //!                        delay, faults    delay, faults
 //! ```
 //!
-//! Everything has its own time. A frame's departure follows from the line's schedule, its arrival from that and the delay,
-//! and it is offered to the next queue at that time, however late the driver asks. So a driver that wakes late loses no
-//! rate, and sees from `due` how late it is. What comes out, and in which order, depends on what was put in and when, and
+//! Everything has its own time. A frame's departure follows from the line's schedule, its arrival from that and the
+//! delay, and it is offered to the next queue at that time, however late the driver asks. So a driver that wakes late
+//! loses no rate, and sees from `due` how late it is. The output and its order depend on what was put in and when, and
 //! not on when anybody polled: before anything is put in, all that is due by then happens first.
 //!
 //! At one and the same nanosecond departures come before arrivals, NICs before switches, each by number; arrivals come in
@@ -46,7 +46,7 @@ use due::Due;
 use keeping::Keeping;
 use wiring::{Far, Link, Near, Nic, SwitchAt, Wiring};
 
-/// What the network has to say.
+/// Output of the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FabricOutput<F> {
     /// A frame has come to a host.
@@ -65,7 +65,7 @@ pub enum FabricOutput<F> {
         /// The link in whose queue or on which it was, or over which it came to where it had no route; none if it never
         /// left its host.
         link: Option<LinkId>,
-        /// What became of it.
+        /// Reason of the drop.
         why: DropReason,
         /// The frame.
         frame: F,
@@ -117,7 +117,7 @@ pub enum EmulatedFabricError {
     Port {
         /// Its link.
         link: LinkId,
-        /// What is wrong.
+        /// The error.
         error: PortError,
     },
     /// A switch cannot be as asked for.
@@ -125,7 +125,7 @@ pub enum EmulatedFabricError {
     Switch {
         /// Where it is.
         point: PointId,
-        /// What is wrong.
+        /// The error.
         error: SwitchError,
     },
     /// The routes name links that do not leave where they should.
@@ -146,7 +146,7 @@ pub enum EmulatedFabricError {
     },
 }
 
-/// What has become of all frames.
+/// Counters of all frames.
 ///
 /// Nothing gets lost: `injected + copied + duplicated = delivered + dropped + lost + unroutable` and what is
 /// [queued](EmulatedFabric::queue_len) and [in flight](EmulatedFabric::in_flight) and gathered, in frames; in bytes also what ports have
@@ -187,8 +187,8 @@ impl FabricCounts {
 
 /// A network of ports, links and switches under frames of any kind. See the module's description.
 ///
-/// No call panics, whatever frame, host or link it names. Time never runs backwards; where it is said to, the last time
-/// that was told holds on.
+/// No call panics, whatever frame, host or link it names. Time never runs backwards; where a caller says so, the last
+/// time that was told holds on.
 #[derive(Clone, Debug)]
 pub struct EmulatedFabric<F, T = ()> {
     now: Time,
@@ -202,7 +202,7 @@ pub struct EmulatedFabric<F, T = ()> {
     groups: BTreeMap<u32, BTreeSet<u32>>,
     /// When each NIC, and after these each switch, has its next departure.
     due: Due,
-    /// What is on links, by the time when it has crossed them.
+    /// Frames on links, by the time when they have crossed them.
     flying: BTreeMap<(Time, u64), (u32, F)>,
     /// How many have been put on links.
     departed: u64,
@@ -211,12 +211,12 @@ pub struct EmulatedFabric<F, T = ()> {
     counts: FabricCounts,
     /// Hosts take in what is for others.
     hosts_forward: bool,
-    /// What switches keep of trees, if they do.
+    /// Content stores of switches on trees, if they have some.
     keeping: Option<Keeping<F>>,
     tap: T,
 }
 
-/// What is next to happen.
+/// Next event.
 #[derive(Clone, Copy, Debug)]
 enum Next {
     Departure { device: usize },
@@ -306,8 +306,8 @@ impl<F: Frame, T: Tap<F>> EmulatedFabric<F, T> {
         self.enter(now, link, frame);
     }
 
-    /// From now on what is for another host is delivered too, to whoever the network leads it to next: forwarding it is that host's
-    /// affair.
+    /// From now on what is for another host is delivered too, to the next host on the network's way to it: forwarding
+    /// it is that host's affair.
     pub fn let_hosts_forward(&mut self) {
         self.hosts_forward = true;
     }
@@ -342,8 +342,8 @@ impl<F: Frame, T: Tap<F>> EmulatedFabric<F, T> {
         }
     }
 
-    /// The next thing to do; ask again until it is [`FabricOutput::Wake`]. What has happened comes in the order in which it
-    /// did.
+    /// The next thing to do; ask again until it is [`FabricOutput::Wake`]. Events come in the order in which they
+    /// happened.
     pub fn poll(&mut self, now: Time) -> FabricOutput<F> {
         self.now = self.now.max(now);
         loop {
@@ -388,7 +388,7 @@ impl<F: Frame, T: Tap<F>> EmulatedFabric<F, T> {
         self.look(now, link, |port, now| port.queue_len(now))
     }
 
-    /// What the port of a link has counted by `now`; nothing if there is no such link.
+    /// Counters of the port of a link by `now`; zero if there is no such link.
     pub fn stats(&mut self, now: Time, link: LinkId) -> PortStats {
         self.look(now, link, |port, now| {
             // Tells the port the time.
@@ -397,22 +397,22 @@ impl<F: Frame, T: Tap<F>> EmulatedFabric<F, T> {
         })
     }
 
-    /// What the port of a link grants to scheduled transfers, as of the last frame; `None` if it grants no rates.
+    /// Grants of the port of a link to scheduled transfers, as of the last frame; `None` if it grants no rates.
     pub fn allocator(&mut self, now: Time, link: LinkId) -> Option<AllocatorView> {
         self.look(now, link, |port, _| port.allocator().map(RateAllocator::view))
     }
 
-    /// What has become of all frames by the last time that was told.
+    /// Counters of all frames, by the last time that was told.
     pub fn counts(&self) -> FabricCounts {
         self.counts
     }
 
-    /// Who sees frames leave.
+    /// The observer of leaving frames.
     pub fn tap_mut(&mut self) -> &mut T {
         &mut self.tap
     }
 
-    /// What is on links, behind their queues: sent and not yet arrived.
+    /// Frames on links, behind their queues: sent and not yet arrived.
     pub fn in_flight(&self) -> Seen {
         let mut seen = Seen::default();
         self.flying.values().for_each(|(_, frame)| seen.note(frame));
@@ -577,7 +577,8 @@ impl<F: Frame, T: Tap<F>> EmulatedFabric<F, T> {
     fn cut_or_mend(&mut self, now: Time, link: u32, down: bool) {
         match self.links[link as usize].near {
             Near::Nic(nic) => {
-                // What has gathered in front of a cut link is old news when it is mended; the simulator does the same.
+                // Frames that have gathered in front of a cut link are old news when it is mended; the simulator does
+                // the same.
                 let cleared = self.nics[nic].port.clear(now);
                 self.due.set(nic, self.nics[nic].port.next_departure());
                 for frame in cleared.frames {

@@ -119,7 +119,7 @@ fn only_known_code_points_leave_the_bulk_class() {
 #[test]
 fn fragments_of_a_packet_go_one_way_and_its_neighbours_their_own() {
     let hash = |frame: &[u8]| parse(frame, &AddressBook::new()).unwrap().flow_hash();
-    // First, middle and last: "more" and offset are bytes 20 and 21. What looks like ports is not.
+    // First, middle and last: "more" and offset are bytes 20 and 21. Bytes in the place of ports are none.
     let fragments = [(0x20, 0), (0x20, 5), (0x00, 9)]
         .map(|(more, offset)| hash(&with(&[(20, more), (21, offset), (35, offset), (37, offset + 1)], true)));
     assert_eq!(fragments, [fragments[0]; 3]);

@@ -21,7 +21,7 @@ use super::super::{
 };
 
 const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 0x10], [2, 0, 0, 0, 0, 0x11]];
-/// Whom the hosts address their frames to; nobody has it.
+/// Destination of the hosts' frames; nobody has it.
 const SOMEBODY: &str = "02:00:00:00:00:99";
 
 /// Host n is in namespace n with `eth0`, whose far end is `port<n>` in the middle.
