@@ -10,9 +10,9 @@ use headwater_api::{
 };
 use headwater_units::Duration;
 
-/// What came of it all, for whoever wants to know.
+/// Results of the example.
 pub struct Story {
-    /// What was put at the first node.
+    /// The object that was put at the first node.
     pub put: PutResult,
     /// The second node's get of it, to a file.
     pub got: GetResult,
@@ -22,7 +22,7 @@ pub struct Story {
     pub progress: usize,
     /// The first node's cast of something that was read.
     pub cast: CastResult,
-    /// What happened at the second node.
+    /// Events at the second node.
     pub events: Vec<Event>,
 }
 
@@ -73,7 +73,7 @@ pub async fn tell(folder: &Path, content: &[u8]) -> Result<Story, AppError> {
     }
     let got = get.await?;
 
-    // What is read needs a name; whoever gets it by a cast keeps and serves it.
+    // Bytes from a reader need a name; a node that gets them by a cast keeps and serves them.
     let news = std::io::Cursor::new(content.to_ascii_uppercase());
     first.put(Put::reader("the news", news).name("news")).await?;
     let cast = first.cast(Cast::new("news", Receivers::Named(vec!["second".to_owned()]))).await?;

@@ -26,7 +26,7 @@ pub struct AgentOptions {
     pub common: Common,
     /// Address of the controller that orders coflows, as `host:port`; without one there is no order.
     pub controller: Option<String>,
-    /// What the agent itself is told. Its peers are those that `peers` reads.
+    /// Configuration of the agent itself. Its peers are those that `peers` reads.
     pub config: AgentConfig,
     /// The agents of other hosts.
     pub peers: ReadPeers,

@@ -27,13 +27,13 @@ use super::requests::Cast;
 use super::{AppError, Common, Phase, Progress, ProgressReceiver, Shutdown, StatusReport, Watch};
 pub use result::{CastReceiver, CastRepair, CastResult, CastSource, CastWave};
 
-/// The controller is asked once more when it has said nothing for so long: it, or the connection, may be new.
+/// Silence of the controller after which it is asked once more: it, or the connection, may be new.
 const ASK_AGAIN: std::time::Duration = std::time::Duration::from_secs(2);
-/// Without a word of the controller for so long, nobody knows how the cast does.
+/// Silence of the controller after which nobody knows how the cast does.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
 /// The controller says so.
 const TOO_MANY: &str = "more receivers than the controller takes in one cast: name some with --to and the others in a second one";
-/// Whoever stops a cast wants to know who had it all the same, but not for long.
+/// Time for which a user who stops a cast waits for the news of who had it all the same.
 const LAST_WORD: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Has nodes fetch an object, by a process of no node.
@@ -58,8 +58,8 @@ pub(super) async fn cast(
 /// Has nodes fetch an object; the controller is asked by `path`.
 ///
 /// # Errors
-/// The controller refuses, a node is not known, or the user or the time limit stops it. That some receivers do not have the object is no
-/// error here, but [`CastResult::complete`].
+/// The controller refuses, a node is not known, or the user or the time limit stops it. Receivers that do not have the
+/// object are no error here: see [`CastResult::complete`].
 pub(super) async fn cast_at(
     (host, path, controller): (&Host, PathId, &str),
     cast: &Cast,
@@ -77,7 +77,7 @@ pub(super) async fn cast_at(
     }
 }
 
-/// Whoever asks for casts of one object.
+/// A request for casts of one object.
 struct Asker<'a> {
     host: &'a Host,
     path: PathId,
@@ -217,7 +217,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Nobody is to fetch it any more; waits a little for who has it all the same.
+    /// Nobody is to fetch it any more; waits a little for the news of who has it all the same.
     async fn stop(&mut self) {
         self.host.say(self.path, ToController::StopCast { cast: self.wanted.cast });
         let hearing = async {
@@ -271,7 +271,7 @@ fn refused(reason: Refusal, what: &str, seen: &Seen) -> AppError {
     }
 }
 
-/// What the controller has said so far.
+/// News from the controller so far.
 pub(super) struct Seen {
     nodes: BTreeMap<NodeId, (String, String)>,
     newest: Option<CastNews>,
@@ -418,7 +418,7 @@ impl Seen {
         }
     }
 
-    /// Who sent without having to be sent anything; the one of the group first.
+    /// Sources: nodes that sent without having to be sent anything; the one of the group first.
     fn sources(&self, news: &CastNews, receivers: &[CastReceiver]) -> Vec<CastSource> {
         let had = receivers.iter().filter(|it| it.state == "had" && it.passed_on_bytes > 0);
         let had = had.map(|it| (it.node.clone(), it.passed_on_bytes));
@@ -437,7 +437,7 @@ impl Seen {
     }
 }
 
-/// What each receiver is to have: the object, and if that is a folder's manifest, its files.
+/// Bytes that each receiver is to have: the object, and if that is a folder's manifest, its files.
 fn whole(news: &CastNews) -> Bytes {
     Bytes::new(news.bytes.get().saturating_add(news.files.get()))
 }

@@ -1,4 +1,5 @@
-//! What a node does that is invited to a cast ([`Invitations`]): it joins the group, fetches into its store, and says what came of it.
+//! Cast agent of a node ([`Invitations`]): when the node is invited to a cast, it joins the group, fetches into its
+//! store, and reports the end.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -112,7 +113,7 @@ async fn follow(keeper: &Arc<Keeper>, host: Host, invitation: Invitation) -> Fet
     match keeper.fetch(&wanted, Some(request), &mut Unwatched).await {
         Ok(mut kept) => {
             let got = std::mem::take(&mut kept.result);
-            // Who invited hears at once. Only the group is left no sooner than its source knows.
+            // The inviting controller hears at once. Only the group is left no sooner than its source knows.
             tokio::spawn(async move {
                 kept.left().await;
                 drop(membership);
@@ -199,7 +200,7 @@ impl Drop for Membership {
     }
 }
 
-/// Whoever wants to know how it goes asks the controller.
+/// Progress is not shown here: the controller tells it.
 struct Unwatched;
 
 impl Watch for Unwatched {

@@ -27,7 +27,7 @@ use super::query::Forgetting;
 
 /// Task -> its record, postcard of [`TaskRecord`]. The digit is the format's version.
 const TASKS: TableDefinition<u64, &[u8]> = TableDefinition::new("tasks 1");
-/// The same before it had a version. Whoever waits for such a task asks again.
+/// The same before it had a version. Receivers that wait for such a task ask again.
 const OLD_TASKS: &str = "tasks";
 /// Name -> what it stands for, postcard of [`NameRecord`]. The digit is the format's version.
 const NAMES: TableDefinition<&str, &[u8]> = TableDefinition::new("names 1");
@@ -97,12 +97,12 @@ impl ControllerHost {
         let _ = self.orders.send(order);
     }
 
-    /// What the machine says to `path` goes to `to`; whoever is there has proved this key.
+    /// Routes the machine's messages for `path` to `to`; the peer there has proved this key.
     pub(crate) fn attach(&self, path: PathId, node: NodeId, to: Outbox) {
         self.order(Order::Attach { path, node, to });
     }
 
-    /// Hands in what came by `path`. While it waits, as much less is read of whoever said it.
+    /// Hands in what came by `path`. While it waits, that much less is read from its sender.
     pub(crate) fn deliver(&self, path: PathId, word: ToController, unread: Option<Unread>) {
         self.order(Order::Deliver { path, word, unread });
     }
@@ -124,19 +124,19 @@ impl ControllerHost {
         self.orders.closed().await;
     }
 
-    /// What became of its tasks and casts.
+    /// Counts of its tasks and casts.
     pub(crate) fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// What the controller knows at this moment.
+    /// Snapshot of the controller's state.
     pub(crate) async fn view(&self) -> Option<ControllerView> {
         let (reply, view) = oneshot::channel();
         self.order(Order::View(reply));
         view.await.ok()
     }
 
-    /// What these nodes say of themselves, those that are known.
+    /// Introductions of these nodes, as far as they are known.
     pub(crate) async fn infos(&self, of: Vec<NodeId>) -> Vec<NodeInfo> {
         let (reply, infos) = oneshot::channel();
         self.order(Order::Infos { of, reply });
@@ -166,15 +166,15 @@ struct Running {
     /// Names to be written down, or to be forgotten, when nothing else is to be done: of a thousand that a node brings, one sync of the
     /// disk for all.
     names: BTreeMap<String, Option<NameRecord>>,
-    /// Tasks to be written down, or to be forgotten, before anything that is waiting is said: one sync of the disk for all that many
-    /// receivers have asked for at the same time.
+    /// Tasks to be written down, or to be forgotten, before any waiting message leaves: one sync of the disk for all
+    /// that many receivers have asked for at the same time.
     records: BTreeMap<TaskId, Option<Box<TaskRecord>>>,
     /// Standing casts to be written down, or to be forgotten, before that too.
     standing: BTreeMap<StandingCast, Option<StandingRecord>>,
-    /// What is to be said once they are.
+    /// Messages to send once they are.
     said: Vec<(PathId, Control)>,
     chronicle: Chronicle,
-    /// It is to end, and to say so here.
+    /// Answers here when it has ended.
     closed: Option<oneshot::Sender<()>>,
 }
 
@@ -212,7 +212,7 @@ impl Running {
                 return self.save_names();
             };
             self.take(order);
-            // What was said in time is heard before anybody is found to be silent.
+            // A message that came in time is heard before anybody is found to be silent.
             for _ in 0..MOST_AT_ONCE {
                 let Ok(order) = queue.try_recv() else { break };
                 self.take(order);
@@ -359,7 +359,7 @@ impl Tasks {
         Ok(tasks)
     }
 
-    /// What a newer program has written is not for this one.
+    /// Refuses a database that a newer program has written.
     fn refuse_newer(&self) -> Result<(), AppError> {
         let known = [TASKS.name(), NAMES.name(), STANDING.name(), OLD_TASKS];
         let tables = || -> Result<Vec<String>, redb::Error> {

@@ -37,7 +37,7 @@ pub async fn controller(
     ready(&serve::listening(&host, std::iter::empty()));
     service::ready();
     service::keep_alive(&host);
-    // What a controller was started with stays; its log is not its own affair.
+    // The settings that a controller was started with stay; its log is not its own affair.
     drain::stay(host.ops().end_of_a_part(), shutdown, reloads, |_| {}).await?;
     // It serves nobody with data, and its tasks go on without it.
     host.ops().drain();

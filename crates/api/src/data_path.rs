@@ -7,7 +7,7 @@ use headwater_driver::Snapshot;
 const MERGED: f64 = 2.0;
 
 impl DataPath {
-    /// What the data thread counted.
+    /// Counters of the data thread.
     pub(crate) fn of(snapshot: &Snapshot) -> Self {
         let Snapshot { socket, offload, merging, waits, strays, trimmed, sees_trimmed, pulls, .. } = snapshot;
         let mut path = DataPath {

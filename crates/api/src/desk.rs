@@ -30,7 +30,7 @@ pub(super) enum Question {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Asked {
     pub(super) what: What,
-    /// What the user calls it.
+    /// The user's name for it.
     pub(super) label: String,
     pub(super) name: Option<String>,
     pub(super) link: bool,
@@ -44,7 +44,7 @@ pub(super) struct Asked {
 pub(super) enum What {
     /// The bytes of an absolute path, which need not be UTF-8.
     Path(Vec<u8>),
-    /// What comes behind the question.
+    /// The bytes that follow the question.
     Stream,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Wanted {
     pub(super) max_sources: Option<u8>,
 }
 
-/// What the daemon says; of a `Get` or a `Put` first any number of `Progress` and `Note`.
+/// Replies of the daemon; to a `Get` or a `Put` first any number of `Progress` and `Note`.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Reply {
     Put {
@@ -127,7 +127,7 @@ pub(super) struct Told {
     pub(super) path: PathBuf,
 }
 
-/// Says something to whoever asked.
+/// Sends a reply to the asking command.
 pub(super) async fn say(write: &mut OwnedWriteHalf, reply: &Reply) -> std::io::Result<()> {
     let mut text = serde_json::to_string(reply).expect("a reply can be written");
     text.push('\n');
@@ -174,7 +174,7 @@ impl Daemon {
         Ok(Some(Daemon { lines: BufReader::new(stream).lines(), socket }))
     }
 
-    /// What it says next.
+    /// Its next reply.
     pub(super) async fn next(&mut self) -> Result<Reply, AppError> {
         let ended =
             || AppError::Failed("the daemon ended before it was done; run this again when it is back".into());

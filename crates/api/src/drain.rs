@@ -16,15 +16,15 @@ use super::host::Host;
 use super::ops::rounded;
 use super::{AppError, Reload, Reloads, Shutdown, service};
 
-/// An order to send that was on its way when the controller heard that this process stops has come after so long.
+/// Time within which an order to send arrives that was on its way when the controller heard that this process stops.
 const ON_ITS_WAY: Duration = Duration::from_millis(100);
 /// Interval at which a process checks whether it still serves somebody.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// The last answers to receivers are on their way after so long.
+/// Time within which the last answers to receivers are on their way.
 const LAST_WORDS: Duration = Duration::from_millis(20);
-/// A process whose job is done stays at most so long for others,
+/// Most time that a process whose job is done stays for others,
 const AFTER_A_JOB: Duration = Duration::from_secs(2);
-/// and looks so often whether somebody is still served.
+/// and the interval at which it checks whether somebody is still served.
 const LOOK_SOON: Duration = Duration::from_millis(20);
 
 /// Stays until the process is to stop. `apply` is told of new settings.

@@ -147,7 +147,7 @@ pub(super) fn spoiled(what: &str, source: &str, how: Spoiled) -> String {
 
 /// A fetch that ended without its object, and what is known of its sources.
 pub(crate) struct GivenUp<'a> {
-    /// What was asked for.
+    /// The object that was asked for.
     pub(crate) what: &'a str,
     /// Bytes of its blocks.
     pub(crate) block: Bytes,
@@ -167,7 +167,7 @@ pub(crate) struct QuietSource {
     pub(crate) node: NodeId,
     /// Its data sockets, best first.
     pub(crate) at: Vec<SocketAddr>,
-    /// What it has sent of the object.
+    /// Bytes that it has sent of the object.
     pub(crate) bytes: Bytes,
     /// Whether anything ever came from it.
     pub(crate) was_heard: bool,

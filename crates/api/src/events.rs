@@ -55,10 +55,10 @@ pub enum Event {
     ControllerLost {
         /// Its address, `host:port`.
         at: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The watcher was too slow: so many events before the next one are lost to it.
+    /// The watcher was too slow: this many events before the next one are lost to it.
     Missed(u64),
     /// The node was closed; this is the last event.
     Closed,
@@ -100,7 +100,7 @@ pub enum Outcome {
     Failed {
         /// One word for programs, as [`AppError::kind`]; `interrupted` if it was cancelled.
         kind: &'static str,
-        /// What went wrong, and what to do.
+        /// The error, and what to do.
         message: String,
     },
 }

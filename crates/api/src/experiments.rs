@@ -33,7 +33,7 @@ pub struct TimelineOptions {
 pub struct Tuning {
     /// Of its source; what a pulled flow has sent when it drops a level is in `levels`.
     pub source: SourceConfig,
-    /// What a pulled flow has sent when it drops a level, first level first.
+    /// Bytes that a pulled flow has sent when it drops a level, first level first.
     pub levels: [Sent; 4],
     /// Of its controller, if it runs one.
     pub controller: ControllerConfig,
@@ -45,7 +45,7 @@ pub struct Tuning {
     pub window: u16,
     /// The same of each of several sources.
     pub many_window: u16,
-    /// What a receiver leaves free of its links for each packet that it pulls.
+    /// Bytes of its links that a receiver leaves free for each packet that it pulls.
     pub headroom: Bytes,
 }
 
@@ -83,7 +83,7 @@ impl Experiments {
         self.timeline.as_ref().map(create).transpose()
     }
 
-    /// A source whose packets carry symbols of so many bytes.
+    /// A source whose packets carry symbols of `symbol` bytes.
     pub fn source_config(&self, symbol: u16) -> SourceConfig {
         let Some(tuning) = &self.tuning else { return SourceConfig::default() };
         let mut source = tuning.source.clone();
@@ -106,13 +106,14 @@ impl Experiments {
         }
     }
 
-    /// What each source pushes before it is asked for more; `single`: there is one only. `None`: as the product has it.
+    /// Symbols that each source pushes before it is asked for more; `single`: there is one only. `None`: as the product
+    /// has it.
     pub fn pulled_window(&self, single: bool) -> Option<u16> {
         let tuning = self.tuning.as_ref()?;
         Some(if single { tuning.window } else { tuning.many_window })
     }
 
-    /// What a receiver leaves free of its links for each packet that it pulls.
+    /// Bytes of its links that a receiver leaves free for each packet that it pulls.
     pub fn headroom(&self) -> Bytes {
         self.tuning.as_ref().map_or(Bytes::ZERO, |tuning| tuning.headroom)
     }

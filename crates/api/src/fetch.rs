@@ -21,21 +21,21 @@ use super::{AppError, Shutdown};
 use headwater_driver::{BlockSink, FetchEvent};
 use running::{CancelOnDrop, Open, Running};
 
-/// Counters are read this often.
+/// Interval between looks at the counters.
 const TICK: Duration = Duration::from_millis(100);
 /// Maximum time for closing flows and task once everything is here.
 const GOODBYE: Duration = Duration::from_millis(150);
 /// How long a fetch that was given up may hold its partial object, and how often it is looked whether it does.
 const LETTING_GO: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// Whoever waits for a block looks so often whether it is still worth it.
+/// Interval at which a thread that waits for a block checks whether it is still worth it.
 const WAIT: Duration = Duration::from_millis(200);
 /// Prefix of the names of files that are kept aside.
 const ASIDE: &str = "manifest-";
-/// Block hashes are asked for this often before giving up.
+/// Number of requests for block hashes before giving up.
 const HASH_TRIES: u32 = 10;
 
-/// What to fetch, and where to.
+/// Object to fetch, and its destination.
 pub(crate) struct Fetch {
     pub(crate) config: ReceiverConfig,
     pub(crate) destination: Destination,
@@ -44,11 +44,11 @@ pub(crate) struct Fetch {
     pub(crate) overwrite: bool,
     /// The only id accepted.
     pub(crate) hash: Option<ObjectId>,
-    /// What this machine has of it: nobody is asked for that.
+    /// The part that this machine has: nobody is asked for that.
     pub(crate) here: Here,
 }
 
-/// What this machine may have of an object before anybody is asked. All of it is hashed.
+/// Copies that this machine may have of an object before anybody is asked. They are hashed completely.
 #[derive(Clone, Default)]
 pub(crate) struct Here {
     /// The object of that name or id in its own store.
@@ -67,7 +67,7 @@ pub(crate) enum Destination {
     Path(PathBuf),
     /// In this folder, by the object's name or id.
     Named(PathBuf),
-    /// None: it is passed on, in order. So many bytes may be here ahead of whoever takes them, beside what is in flight.
+    /// None: it is passed on, in order. Bytes that may be here ahead of their consumer, beside those in flight.
     Passing(Bytes),
     /// In this machine's store.
     Store(Arc<Store>),
@@ -110,7 +110,7 @@ pub(crate) struct Arrivals {
     stays: bool,
     waiting: Mutex<Waiting>,
     arrived: Condvar,
-    /// Whoever takes the blocks has come on, or wants no more.
+    /// The consumer of the blocks has caught up, or wants no more.
     moved: Notify,
     given_up: AtomicBool,
 }

@@ -50,8 +50,8 @@ const CONTROLLER_PATIENCE: std::time::Duration = std::time::Duration::from_secs(
 /// Maximum wait for the slower sources of `--from` once the first has answered.
 const LATECOMERS: std::time::Duration = std::time::Duration::from_millis(300);
 
-/// Fetches what the options say. `ready` is called before a wait for the start, if there is one. Whoever shows the result then has to
-/// let others finish who are served from it ([`Draining::end`]).
+/// Fetches what the options say. `ready` is called before a wait for the start, if there is one. The caller, after
+/// showing the result, must let others finish who are served from it ([`Draining::end`]).
 ///
 /// # Errors
 /// [`AppError`]; what is finished stays on the disk, and the same call goes on from there.
@@ -87,7 +87,7 @@ async fn get_to(
         let Some(own) = own else { return Err(nobody_known()) };
         return once(options, (shutdown, started), outlet, Some(own), watch).await;
     }
-    // What is asked for by its id can only be this. What goes to a stream cannot be begun again.
+    // An object that is asked for by its id can only be this. Output to a stream cannot be begun again.
     if let Some(own) = own.as_ref().filter(|own| names_it(options, own)) {
         match once(&here_only(), (shutdown, started), outlet.clone(), Some(own.clone()), watch).await {
             Err(error) if matches!(error, AppError::Verification(_)) && outlet.is_none() => {
@@ -216,7 +216,7 @@ async fn once(
     job.over(result).await
 }
 
-/// What this machine's own store has under the name or id, unless others are named who are to send it.
+/// Object of this machine's own store with this name or id, unless other sources are named.
 async fn own_object(options: &GetOptions) -> Option<OwnObject> {
     if matches!(options.at, Where::From(_)) || options.wait_for_start {
         return None;
@@ -359,7 +359,7 @@ pub(super) struct Job<'a> {
     pub(super) request: Option<u64>,
     /// Where it is written to as it comes, if it does not become a file.
     outlet: Option<Arc<Outlet>>,
-    /// What this machine's store has under that name.
+    /// Object of this machine's store with that name.
     own: Option<OwnObject>,
     /// Others may be served from what comes.
     passes_on: bool,
@@ -367,7 +367,7 @@ pub(super) struct Job<'a> {
     narrowest: AtomicU16,
     /// Sources that fell silent: nobody waits for their goodbye.
     silent: Mutex<Vec<NodeId>>,
-    /// What came last, as others may read it.
+    /// The last arrivals, as others may read them.
     kept: Mutex<VecDeque<Arc<Arrivals>>>,
 }
 
@@ -464,7 +464,7 @@ impl<'a> Job<'a> {
         (self.path != LOCAL).then_some(self.path)
     }
 
-    /// What the result calls a stream that is not standard output.
+    /// Name in the result of a stream that is not standard output.
     fn stream_name(&self) -> Option<String> {
         match &self.options.output {
             Output::File(path) => Some(path.display().to_string()),
@@ -608,7 +608,7 @@ pub(super) fn read_manifest(arrivals: &Arrivals) -> Result<Option<Manifest>, App
     manifest_of(arrivals.hashes().layout(), |block, buffer| partial.read_block(block, buffer))
 }
 
-/// The manifest that an object is, if it is one, by whoever reads its blocks.
+/// The manifest that an object is, if it is one, read from its blocks.
 pub(super) fn manifest_of(
     layout: BlockLayout,
     mut read: impl FnMut(BlockIndex, &mut Vec<u8>) -> Result<(), StoreError>,

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use super::host::Host;
 
-/// A part that has not answered after so long counts as stuck.
+/// Time without an answer after which a part counts as stuck.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// What is wrong with the process itself, so that only a restart helps; nothing if it works.
+/// Faults of the process itself that only a restart mends; none if it works.
 pub(super) async fn troubles(host: &Host) -> Vec<String> {
     let ops = host.ops();
-    // Whoever is about to stop ends its parts one by one.
+    // A process that is about to stop ends its parts one by one.
     let ended = if ops.is_draining() { Vec::new() } else { ops.ended() };
     let mut troubles: Vec<String> = ended.into_iter().map(|part| format!("{part} has ended")).collect();
     if host.data_address().is_some() {
@@ -23,7 +23,7 @@ pub(super) async fn troubles(host: &Host) -> Vec<String> {
     troubles
 }
 
-/// What is wrong with a part that says whether it is there, if anything is.
+/// Fault of a part that says whether it is there, if it has one.
 async fn silence_of(part: &str, answer: impl Future<Output = bool>) -> Option<String> {
     match tokio::time::timeout(ANSWER, answer).await {
         Ok(true) => None,

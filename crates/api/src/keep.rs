@@ -39,7 +39,7 @@ const BLOCKS_IN_FLIGHT: usize = 32;
 /// and need not ask for it again.
 const BLOCKS_OF_A_CAST: usize = 128;
 
-/// What came of a fetch into the store.
+/// Result of a fetch into the store.
 pub(super) struct Kept {
     pub(super) result: GetResult,
     /// As [`Fetched::goodbye`]; `None` where nobody was asked.
@@ -147,7 +147,7 @@ pub(super) struct Keeper {
     /// Two who want the same wait for each other: the second then finds it in the store.
     wanted: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
     shutdown: Shutdown,
-    /// Nobody uses it: a fetch of the daemon ends with whoever asked for it.
+    /// Never triggered: a fetch of the daemon ends with the command that asked for it.
     _trigger: ShutdownTrigger,
 }
 

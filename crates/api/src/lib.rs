@@ -79,15 +79,15 @@ const DROP_VARIABLE: &str = "HEADWATER_DROP";
 
 /// A link whose rate nobody has stated holds nobody back.
 const ANY_RATE: BitRate = BitRate::new(1_000_000_000_000);
-/// A process may be woken so much later than it asked for, on a host with more to do than cores to do it: 10 ms, two turns of a
-/// scheduler. What a source of trees does not make up for is lost to all of its receivers.
+/// Delay with which a process may be woken on a host with more to do than cores to do it: 10 ms, two turns of a
+/// scheduler. Symbols that a source of trees does not make up for are lost to all of its receivers.
 const TREES_CATCH_UP: Duration = Duration::from_millis(10);
 /// Routers between a source and the members of its group, and one. Groups are of a scope that ends at the border of an
 /// organization, whatever the time to live.
 const GROUP_HOPS: u8 = 16;
 /// Ethernet's.
 const USUAL_MTU: u16 = 1500;
-/// What Ethernet puts around an IP packet: preamble, addresses, type, check sequence and gap.
+/// Bytes that Ethernet puts around an IP packet: preamble, addresses, type, check sequence and gap.
 const FRAMING: Bytes = Bytes::new(38);
 
 /// A data socket as the common options want it.
@@ -145,8 +145,8 @@ fn pull_config(common: &Common) -> PullConfig {
     }
 }
 
-/// What to tell a user who wants to pull: that nobody has stated what the machine's links carry, or that the pace of pulls yields to
-/// nobody.
+/// Warning for a user who wants to pull: nobody has stated what the machine's links carry, or the pace of pulls yields
+/// to nobody.
 fn unpaced(common: &Common, delivery: Option<Delivery>) -> Option<&'static str> {
     if !matches!(delivery, Some(Delivery::Pull { .. })) {
         return None;

@@ -61,7 +61,7 @@ impl Desk {
         Ok(Desk { listener, store, host, keeper, cast_agent })
     }
 
-    /// What it fetches with.
+    /// Keeper that it fetches with.
     pub(super) fn keeper(&self) -> Arc<Keeper> {
         self.keeper.clone()
     }
@@ -105,7 +105,7 @@ async fn attend(stream: UnixStream, store: Arc<Store>, host: Host, keeper: Arc<K
     let reply = match serde_json::from_str(&line) {
         Ok(Question::Get(wanted)) => match attend_get(&wanted, &keeper, &mut read, &mut write).await {
             Some(result) => result.map(|got| Reply::Got(Box::new(got))),
-            // Whoever asked has gone, and with him the wish.
+            // The asking program has gone, and its request with it.
             None => return,
         },
         Ok(Question::Put(asked)) => {
@@ -132,7 +132,7 @@ async fn attend(stream: UnixStream, store: Arc<Store>, host: Host, keeper: Arc<K
     let _ = say(&mut write, &reply).await;
 }
 
-/// What a local command has changed, for the log.
+/// Logs the change that a local command has made.
 fn note(worked: &Result<Reply, AppError>) {
     match worked {
         Ok(Reply::Put { object, name, bytes, placed, .. }) => {
@@ -242,7 +242,7 @@ async fn ask(common: &Common, question: Question) -> Result<Reply, AppError> {
     answer(reply)
 }
 
-/// What a store of this process holds.
+/// Objects in a store of this process.
 pub(super) async fn objects(store: Arc<Store>, host: Option<Host>) -> Result<Vec<ObjectLine>, AppError> {
     match work_aside(store, host, Question::Ls).await? {
         Reply::Ls { objects } => Ok(objects),
@@ -298,7 +298,7 @@ pub async fn gc(options: GcOptions) -> Result<GcResult, AppError> {
     }
 }
 
-/// What can be fetched: by the controller's word, or what this machine's store holds.
+/// Objects that can be fetched: by the controller's word, or those in this machine's store.
 ///
 /// # Errors
 /// The controller cannot be reached, or the store cannot be opened.

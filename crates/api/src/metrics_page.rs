@@ -26,7 +26,7 @@ use headwater_driver::Snapshot;
 /// Every route that a cast may take, as [`super::CastLine::via`] names them.
 const ROUTES: [&str; 6] = ["multicast", "overlay", "rates", "trees", "undecided", "unicast"];
 
-/// What a page needs to know.
+/// State that a page shows.
 #[derive(Clone)]
 struct Page {
     host: Host,
@@ -61,7 +61,7 @@ async fn ready(State(page): State<Page>, headers: HeaderMap) -> Response {
     verdict(&headers, "ready", &health::obstacles(&page.host).await)
 }
 
-/// 200, or 503 with the reasons: one per line, or as JSON for whoever accepts that.
+/// 200, or 503 with the reasons: one per line, or as JSON for clients that accept that.
 fn verdict(headers: &HeaderMap, word: &str, reasons: &[String]) -> Response {
     let status = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -200,7 +200,7 @@ fn socket(snapshot: &Snapshot) {
     );
 }
 
-/// What this process sends: all flows together.
+/// Flows that this process sends, all together.
 fn flows(snapshot: &Snapshot) {
     let (flows, ended) = (&snapshot.flows, &snapshot.sources);
     let sum = |of: fn(&headwater_transport::source::FlowStats) -> f64| flows.iter().map(of).sum::<f64>();
@@ -263,7 +263,7 @@ fn outcomes(done: (&'static str, &'static str), failed: (&'static str, &'static 
     }
 }
 
-/// What the controller knows at this moment.
+/// State of the controller.
 fn cluster(report: &StatusReport) {
     let up = report.nodes.iter().filter(|node| node.up).count();
     level("headwater_nodes_up", "Nodes that are connected", up as f64);
@@ -299,7 +299,7 @@ fn cluster(report: &StatusReport) {
     }
 }
 
-/// What became of tasks and casts.
+/// Counts of tasks and casts.
 fn deliveries(tally: &Tally) {
     describe_counter!("headwater_tasks_ended_total", "Tasks that are over, by outcome");
     for (outcome, tasks) in

@@ -13,16 +13,16 @@ use super::{AppError, GcResult};
 
 /// A controller that has restarted waits for the owner of a name before it gives it to somebody else, 10 s at most.
 const VERDICT: Duration = Duration::from_secs(15);
-/// A daemon removes what nothing needs this often, beside at its start.
+/// Interval at which a daemon removes what nothing needs, beside at its start.
 const COLLECTS_EVERY: Duration = Duration::from_secs(3600);
-/// What a transfer left unfinished stays a week: whoever wants it again by then goes on with it.
+/// Time for which the remains of an unfinished transfer are kept: a get within a week goes on with them.
 const KEEPS_UNFINISHED: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The outcome of a request for a name.
 pub(super) struct Given {
     /// As granted; `None` while no controller has been asked.
     pub(super) generation: Option<u64>,
-    /// What it stood for here before, if for something else.
+    /// Object that it stood for here before, if another one.
     pub(super) replaced: Option<ObjectId>,
 }
 
@@ -101,7 +101,7 @@ pub(super) fn give_up(store: &Store, host: Option<&Host>, gathering: Gathering) 
     }
 }
 
-/// What a removal took out of the store is offered no longer, nor by these names.
+/// Withdraws objects and names that a removal took out of the store.
 pub(super) fn withdraw(host: &Host, removed: &headwater_store::Removed) {
     host.unname(removed.id, &removed.names);
     removed.objects.iter().for_each(|object| host.withdraw(*object));
@@ -146,7 +146,7 @@ pub(super) fn gc(store: &Store, host: Option<&Host>, dry_run: bool) -> Result<Gc
     })
 }
 
-/// What a daemon does about its store by itself: it writes down what becomes of names, and removes what nothing needs.
+/// Maintenance of a daemon's store: writes down changes of names, and removes what nothing needs.
 pub(super) async fn look_after(store: Arc<Store>, host: Host, mut news: UnboundedReceiver<NameNews>) {
     let mut again = tokio::time::interval(COLLECTS_EVERY);
     again.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

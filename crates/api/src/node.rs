@@ -72,8 +72,8 @@ impl Node {
     /// elsewhere need not be there yet.
     ///
     /// # Errors
-    /// An address or the state folder cannot be used, another process has the store, or whoever answers at the controller's address is
-    /// not who was pinned there. Nothing goes on then.
+    /// An address or the state folder cannot be used, another process has the store, or the process at the
+    /// controller's address does not have the pinned key. Nothing goes on then.
     pub async fn open(config: Config) -> Result<Node, AppError> {
         let (parts, listening, warnings, events) = match config.kind.clone() {
             NodeKind::Guest(at) => {
@@ -101,12 +101,12 @@ impl Node {
         self.inner.listening.as_ref().map(|listening| listening.address)
     }
 
-    /// Its key's fingerprint; a guest shows it to those whom it asks only.
+    /// Its key's fingerprint; a guest shows it only to peers that it asks.
     pub fn id(&self) -> Option<NodeId> {
         self.inner.listening.as_ref().map(|listening| listening.fingerprint)
     }
 
-    /// What its operator should know of its store and its sockets, found while it was opened.
+    /// Warnings for its operator about its store and its sockets, found while it was opened.
     pub fn warnings(&self) -> &[String] {
         &self.inner.warnings
     }
@@ -121,7 +121,7 @@ impl Node {
         self.transfer(|parts, shutdown, reporter, events| async move {
             let mut watch = reporter.teller();
             match parts? {
-                // Events are told by whoever works, as they are of puts by commands.
+                // Events are sent by the side that does the work, as they are for puts by commands.
                 Parts::Resident(resident) => resident.put(put, &shutdown, &mut watch).await,
                 Parts::Guest(guest) => {
                     let label = put.label();
@@ -164,9 +164,9 @@ impl Node {
         })
     }
 
-    /// Fetches several objects, each as `get` says but for its name, into the folder or the store that is `output`: some of them at a
-    /// time, of a resident node one after the other. What came of each is an [`Update::Ended`](crate::Update::Ended); one that fails
-    /// does not hold up the others.
+    /// Fetches several objects, each as `get` says but for its name, into the folder or the store that is `output`:
+    /// some of them at a time, of a resident node one after the other. The end of each is an
+    /// [`Update::Ended`](crate::Update::Ended); one that fails does not hold up the others.
     ///
     /// The transfer's errors: what concerns all of them; then nothing was fetched.
     pub fn get_several(&self, what: Vec<String>, get: Get, output: Output) -> Transfer<()> {
@@ -190,8 +190,8 @@ impl Node {
     /// without this node if only the connection to the controller is lost.
     ///
     /// The transfer's errors: the controller cannot be reached ([`AppError::Unreachable`]), knows no such object
-    /// ([`AppError::NotFound`]) or receiver, or the time is over ([`AppError::TimedOut`]). That some receivers do not have the object in
-    /// the end is no error: see [`CastResult::complete`].
+    /// ([`AppError::NotFound`]) or receiver, or the time is over ([`AppError::TimedOut`]). Receivers that do not have
+    /// the object in the end are no error: see [`CastResult::complete`].
     pub fn cast(&self, cast: Cast) -> Transfer<CastResult> {
         self.transfer(|parts, shutdown, reporter, events| async move {
             let mut watch = reporter.teller();
@@ -205,13 +205,13 @@ impl Node {
         })
     }
 
-    /// What happens at the node from now on: objects that it offers, transfers, casts that it takes part in, and its controller. Of a
-    /// guest, its own transfers only. Any number may watch.
+    /// Events at the node from now on: objects that it offers, transfers, casts that it takes part in, and its
+    /// controller. Of a guest, its own transfers only. Any number may watch.
     pub fn watch(&self) -> Events {
         self.inner.events.watch()
     }
 
-    /// What the node's store holds, in order of names and ids.
+    /// Objects in the node's store, in order of names and ids.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -223,7 +223,7 @@ impl Node {
         local::ls(QueryOptions { common, controller: None, timeout: ANSWER }).await
     }
 
-    /// What the controller knows: nodes, objects, running tasks and casts.
+    /// Status of the controller: nodes, objects, running tasks and casts.
     ///
     /// # Errors
     /// It cannot be reached; a guest knows none.
@@ -274,8 +274,8 @@ impl Node {
         self.close_now().await;
     }
 
-    /// Closes the node: transfers are cancelled, whoever is served turns to others, sockets, threads and the store are let go of. The
-    /// same state folder can be opened again. Closing it once more does nothing.
+    /// Closes the node: transfers are cancelled, receivers that it serves turn to other sources, and sockets, threads
+    /// and the store are released. The same state folder can be opened again. Closing it once more does nothing.
     pub async fn close_now(&self) {
         self.cancel_all();
         let parts = self.inner.parts.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -4,10 +4,10 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// Of a command line, so much is shown.
+/// Most characters of a command line that are shown.
 const SHOWN: usize = 80;
 
-/// What a port belongs to.
+/// Protocol of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Udp,

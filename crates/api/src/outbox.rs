@@ -5,12 +5,12 @@ use headwater_node::Role;
 use headwater_wire::Control;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// Messages that may wait for whoever has dialled this process: it is anybody, and there are many.
+/// Messages that may wait for a peer that has dialled this process: it may be anybody, and there are many.
 const FOR_A_CALLER: usize = 4096;
-/// The same for those that this process has dialled: all that a node holds is said to its controller at once.
+/// The same for those that this process has dialled: a node sends its controller all that it holds at once.
 const FOR_OTHERS: usize = 1 << 18;
 
-/// What waits to be said to one peer. Clones are the same.
+/// Queue of messages to one peer. Clones are the same.
 #[derive(Clone)]
 pub(crate) struct Outbox {
     queue: Sender<Control>,
@@ -35,7 +35,7 @@ impl Outbox {
         (Outbox { queue, link: None }, messages)
     }
 
-    /// Says something; false if nobody will hear it. The link of a peer that does not read what is said to it is closed.
+    /// Says something; false if nobody will hear it. The link of a peer that does not read its messages is closed.
     pub(crate) fn say(&self, control: impl Into<Control>) -> bool {
         let sent = self.queue.try_send(control.into());
         if let (Err(tokio::sync::mpsc::error::TrySendError::Full(_)), Some(link)) = (&sent, &self.link) {

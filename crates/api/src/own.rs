@@ -1,4 +1,4 @@
-//! What this machine's own store holds, for a `get` that need not fetch it.
+//! Objects of this machine's own store, for a `get` that need not fetch them.
 //!
 //! The daemon of the state folder is asked. If none runs, the store is opened briefly. The result is a file and the hashes of its
 //! blocks: a copy from it must be hashed.
@@ -18,7 +18,8 @@ use super::host::{Held, Host};
 /// Objects that are looked for by one question: an answer has the block hashes of all.
 const AT_ONCE: usize = 256;
 
-/// A store that another process has open is tried again so often, so many times: 2 s. Who only looks into it has it for a moment.
+/// A store that another process has open is tried again at this interval, 100 times in all: 2 s. A process that only
+/// looks into it has it for a moment.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 const TRIES: u32 = 100;
 
@@ -93,7 +94,7 @@ fn in_store_of_nobody(folder: &Path, what: &[String]) -> Vec<Option<Told>> {
     }
 }
 
-/// What a store has of these.
+/// Objects of a store with these names or ids.
 pub(super) fn look(store: &Store, what: &[String]) -> Vec<Option<Told>> {
     what.iter().map(|what| one(store, what).ok()).collect()
 }

@@ -19,12 +19,12 @@ use super::local::status;
 use super::requests::Cast;
 use super::{AppError, NodeLine, ObjectLine, QueryOptions, StatusReport};
 
-/// A packet carries so many bytes for each of payload: 1,430 of 1,500.
+/// Bytes of a packet for each byte of payload: 1,430 of 1,500.
 const HEADERS: f64 = 1500.0 / 1430.0;
 /// The controller's memory for each receiver of a running cast (docs/one-to-many.md).
 const RECEIVER_MEMORY: Bytes = Bytes::new(7_500);
 
-/// What a cast will take.
+/// Estimate of a cast.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PlanResult {
     /// The object's id.
@@ -37,7 +37,7 @@ pub struct PlanResult {
     pub receivers: usize,
     /// Of these, the ones that have it.
     pub have_it: usize,
-    /// And the ones that are not connected, or keep no objects.
+    /// Number of receivers that are not connected, or keep no objects.
     pub away: usize,
     /// Nodes that can send it.
     pub holders: usize,
@@ -47,7 +47,7 @@ pub struct PlanResult {
     pub unknown_rates: usize,
     /// The least time that the network allows, with the pauses of a rollout; absent if no rate is known.
     pub least_seconds: Option<f64>,
-    /// What decides it.
+    /// Bottleneck that decides it.
     pub bound_by: Option<String>,
     /// All that is sent, over all links together.
     pub network_bytes: u64,
@@ -68,7 +68,7 @@ pub struct PlannedWave {
     pub racks: usize,
     /// The least time that the network allows; absent if no rate is known.
     pub least_seconds: Option<f64>,
-    /// What decides it: `sources`, `slowest receiver` or `all uplinks`.
+    /// Bottleneck that decides it: `sources`, `slowest receiver` or `all uplinks`.
     pub bound_by: Option<String>,
     /// The receiver with the slowest downlink.
     pub slowest: Option<String>,
@@ -189,7 +189,7 @@ impl Network<'_> {
         node.downlink.or(self.assumed).map(|rate| rate.get() as f64)
     }
 
-    /// A wave of so many receivers of which these have to be served, by these.
+    /// A wave of `receivers`, of which `served` have to be served, by `sources`.
     fn wave(&self, receivers: usize, served: &[&NodeLine], sources: &BTreeSet<NodeId>) -> PlannedWave {
         let mut wave = PlannedWave {
             receivers,

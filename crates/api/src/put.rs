@@ -252,7 +252,7 @@ fn put_folder(
     let total = listing.total_bytes();
     let mut files = BTreeSet::new();
     let mut each = |path: &Path, progress: &mut dyn FnMut(Bytes)| {
-        // What was here before is said to be hashed at once: a stop must not wait for a read.
+        // A file that was here before counts as hashed at once: a stop must not wait for a read.
         if options.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
             return Err(StoreError::Stopped);
         }
@@ -286,7 +286,7 @@ pub(super) fn own_name(path: &Path) -> Result<Option<String>, AppError> {
     Ok(Some(name.to_owned()).filter(|name| name.parse::<ObjectId>().is_err()))
 }
 
-/// What is not in a folder's manifest, in words.
+/// Entries that are not in a folder's manifest, in words.
 ///
 /// # Errors
 /// [`AppError::Undeliverable`] if there is any and nobody said that it may be left out.
@@ -339,7 +339,7 @@ pub(super) async fn attend(
         tokio::select! {
             result = &mut putting.worker => return (!gone).then(|| joined(result)),
             Some(progress) = putting.news.recv() => {
-                // That nobody hears it is seen by listening.
+                // A listener that has gone is noticed by listening.
                 let _ = say(write, &Reply::Progress(progress)).await;
             }
             () = &mut listening, if !gone => {
@@ -430,7 +430,7 @@ fn result_of(reply: Reply, watch: &mut dyn Watch) -> Result<PutResult, AppError>
     }
 }
 
-/// What is meant, and the stream if it is one.
+/// The source of a put, and the stream if it is one.
 fn asked(put: Put) -> Result<(Asked, Option<Receiver<Piece>>), AppError> {
     let label = put.label();
     let Put { from, name, replace, link, skip_special, times } = put;
@@ -495,7 +495,7 @@ fn pour(open: impl FnOnce() -> io::Result<Box<dyn Read + Send>> + Send + 'static
 /// The next piece of a stream; never, if there is none.
 async fn next(input: &mut Option<Receiver<Piece>>) -> Piece {
     match input {
-        // Whoever reads it says how it ends, or has panicked.
+        // The reader says how it ends, or has panicked.
         Some(pieces) => {
             let broken = || Piece::Failed(io::Error::other("it could not be read to its end"));
             pieces.recv().await.unwrap_or_else(broken)

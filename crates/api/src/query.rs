@@ -18,9 +18,9 @@ pub(crate) const MOST_ADDRESSES: usize = 64;
 /// A question.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Query {
-    /// Who are you, and what do you hold?
+    /// Question: who are you, and what do you hold?
     Holdings,
-    /// The block hashes of an object, of somebody who has them or will.
+    /// The block hashes of an object, from a node that has them or will.
     Hashes { object: ObjectId },
     /// To a controller: what is going on?
     View,
@@ -30,7 +30,7 @@ pub(crate) enum Query {
     DataPath,
     /// To a controller: as [`Query::View`], with what every node answers to [`Query::DataPath`].
     Status,
-    /// What are you?
+    /// Question: what are you?
     Role,
     /// To a controller: drop this node, which is away.
     Forget { node: NodeId },
@@ -38,7 +38,7 @@ pub(crate) enum Query {
     HashesOrWhere { object: ObjectId, in_vain: Option<NodeId> },
 }
 
-/// What a process is.
+/// Role of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Role {
     /// It runs a controller.
@@ -49,7 +49,7 @@ pub(crate) struct Role {
     pub(crate) controller: Option<String>,
 }
 
-/// What came of [`Query::Forget`].
+/// Result of [`Query::Forget`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Forgetting {
     /// It is forgotten.
@@ -67,7 +67,7 @@ pub(crate) enum Answer {
         info: Box<NodeInfo>,
         holdings: Vec<Holding>,
         names: Vec<Naming>,
-        /// What it held until its copy turned out not to be it any more.
+        /// Objects that it held until their copies turned out not to be them any more.
         spoiled: Vec<(Holding, Spoiled)>,
     },
     Hashes {

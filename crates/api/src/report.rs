@@ -1,4 +1,4 @@
-//! What a controller knows, as the command line shows it.
+//! Status of a controller, as the command line shows it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,11 +9,12 @@ use headwater_wire::{CastRoute, MarkSignal, NodeInfo, WhyUnicast, WhyUnscheduled
 
 use super::{CastLine, CoflowLine, NodeLine, ObjectLine, StandingLine, StatusReport, TaskLine, TaskSource};
 
-/// Renders a view; `controller` is its own address, `here` stands for its machine. What the data sockets do is not part of it.
+/// Renders a view; `controller` is its own address, `here` stands for its machine. Counters of the data sockets are not
+/// part of it.
 pub(crate) fn report(view: &ControllerView, controller: String, here: SocketAddr) -> StatusReport {
     let nodes: BTreeMap<NodeId, &NodeView> = view.nodes.iter().map(|n| (n.info.node, n)).collect();
     let address = |node: &NodeId| nodes.get(node).map_or_else(|| node.short(), |n| address_of(&n.info, here));
-    // What nobody holds any more, here or away, is only remembered.
+    // An object that nobody holds any more, here or away, is only remembered.
     let objects = view.objects.iter().filter(|o| !(o.holders.is_empty() && o.away.is_empty()));
     let objects = objects.flat_map(|o| {
         let holders: Vec<String> = o.holders.iter().map(address).collect();
@@ -69,7 +70,7 @@ fn coflow_line(coflow: &CoflowView) -> CoflowLine {
     }
 }
 
-/// What a node is called by, its rack too.
+/// Labels of a node, its rack too.
 fn labels_of(node: &NodeView) -> BTreeMap<String, String> {
     let rack = node.info.rack_name().map(|rack| ("rack".to_owned(), rack.to_owned()));
     node.info.labels.clone().into_iter().chain(rack).collect()

@@ -1,4 +1,4 @@
-//! What a node is asked to do, with defaults that suit most: a request is made of a name or a path, and changed by its methods.
+//! Requests to a node, with defaults that suit most: a request is made of a name or a path, and changed by its methods.
 
 use std::fmt;
 use std::io::Read;
@@ -52,7 +52,7 @@ pub struct Get {
 }
 
 impl Get {
-    /// All of an object, by its name, its id, or the beginning of one. What is a whole id stands for that object and no other.
+    /// All of an object, by its name, its id, or the beginning of one. A whole id stands for that object and no other.
     pub fn new(what: impl Into<String>) -> Self {
         let what = what.into();
         Get {
@@ -99,7 +99,7 @@ impl Get {
         Get { gentle: true, ..self }
     }
 
-    /// Gives up after so long.
+    /// Gives up after this time.
     #[must_use]
     pub fn timeout(self, after: Duration) -> Self {
         Get { timeout: Some(after), ..self }
@@ -165,7 +165,8 @@ impl Put {
         Put::of(PutSource::Path(path.into()))
     }
 
-    /// What a reader gives until its end; `label` is what messages call it. Without a [name](Put::name) it has its id only.
+    /// Puts the bytes of a reader until its end; `label` names it in messages. Without a [name](Put::name) it has its
+    /// id only.
     pub fn reader(label: impl Into<String>, reader: impl Read + Send + 'static) -> Self {
         Put::of(PutSource::Reader { label: label.into(), reader: Box::new(reader) })
     }
@@ -227,7 +228,7 @@ pub struct Cast {
     pub to: Receivers,
     /// Route to use; by default the best one that the network allows.
     pub wish: CastWish,
-    /// How much it matters beside other casts, if that is said; the deadline is none of a rollout.
+    /// How much it matters beside other casts, if that is stated; the deadline is none of a rollout.
     pub urgency: Option<Urgency>,
     /// Gives way to everything else.
     pub gentle: bool,
@@ -254,12 +255,12 @@ pub struct Rollout {
 pub enum Wave {
     /// This part of all, more than 0 and at most 1; rounded up.
     Part(f64),
-    /// So many, or all if there are fewer.
+    /// This many nodes, or all if there are fewer.
     Nodes(u32),
 }
 
 impl Wave {
-    /// Its end among so many receivers.
+    /// Its end among `receivers`.
     pub(crate) fn end(self, receivers: usize) -> usize {
         match self {
             // A twentieth of 100 is 5, though the product is a little more.
@@ -288,7 +289,7 @@ impl Cast {
         Cast { rollout: Some(rollout), ..self }
     }
 
-    /// Gives up after so long.
+    /// Gives up after this time.
     #[must_use]
     pub fn timeout(self, after: Duration) -> Self {
         Cast { timeout: Some(after), ..self }

@@ -86,7 +86,7 @@ pub(super) fn restate(host: &Host, reload: Reload) {
     host.restate(reload.rack, reload.labels);
 }
 
-/// What is printed once a process listens.
+/// Output once a process listens.
 pub(super) fn listening<'a>(host: &Host, held: impl Iterator<Item = (ObjectId, &'a Held)>) -> Listening {
     let address = host.listen().expect("a serving process listens");
     let lines = held.filter(|(_, h)| !h.names.is_empty()).flat_map(|(object, held)| {

@@ -1,4 +1,4 @@
-//! Blocks on their way to somebody who takes them in order: kept in memory until then, and only so many of them.
+//! Blocks on their way to a consumer that takes them in order: kept in memory until then, within a bound.
 //!
 //! A block that is kept far ahead of the taker is not reported to the receiving machine ([`BlockSink::is_ahead`]). It counts as one that
 //! waits for the disk, and so the machine asks for no others once all that may be open are such: what is here is bounded by the blocks

@@ -24,7 +24,7 @@ pub(super) async fn wait(shutdown: &Shutdown) -> Result<(), AppError> {
 }
 
 fn first_line(input: &mut impl BufRead) -> Result<(), AppError> {
-    // What it says does not matter, so it is not kept.
+    // The line's content does not matter, so it is not kept.
     match input.skip_until(b'\n') {
         Ok(0) => Err(ended()),
         Ok(_) => Ok(()),

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::{AppError, GetResult, Progress, Shutdown, ShutdownTrigger, Watch};
 
-/// Lines that wait for whoever follows; of more, the oldest are left out.
+/// Lines that wait for the follower; of more, the oldest are left out.
 const NOTES: usize = 256;
 
 /// News of a running transfer.
@@ -66,7 +66,8 @@ impl<T> Transfer<T> {
         self.updates.next().await
     }
 
-    /// Asks it to end. What is finished is kept: the same request goes on from there. Wait for the transfer to know that it has.
+    /// Asks it to end. Finished parts are kept: the same request goes on from there. Wait for the transfer to know that
+    /// it has.
     pub fn cancel(&self) {
         self.stop.set();
     }
@@ -100,7 +101,7 @@ impl<T> Drop for Transfer<T> {
     }
 }
 
-/// What waits for whoever follows a transfer.
+/// Updates that wait for the follower of a transfer.
 #[derive(Debug, Default)]
 struct Updates {
     waiting: Mutex<Waiting>,
@@ -171,7 +172,7 @@ impl Reporter {
         self.0.change(|waiting| waiting.ended.push_back((what.to_owned(), result)));
     }
 
-    /// Another hand for the same follower, which is told of the end by the first one only.
+    /// Another handle for the same follower; only the first one tells it of the end.
     pub(crate) fn teller(&self) -> Teller {
         Teller(self.0.clone())
     }
@@ -183,7 +184,7 @@ impl Drop for Reporter {
     }
 }
 
-/// Tells whoever follows a transfer how far it is.
+/// Tells the follower of a transfer how far it is.
 #[derive(Debug)]
 pub(crate) struct Teller(Arc<Updates>);
 

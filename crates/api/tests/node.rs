@@ -22,7 +22,7 @@ fn content(len: usize) -> Vec<u8> {
     (0..len).map(|at| ((at * 7919) >> 3) as u8).collect()
 }
 
-/// Goal: what was put at one node is fetched and cast to another one, and whoever watches hears of it.
+/// Goal: an object that was put at one node is fetched and cast to another one, and a watcher hears of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_nodes_put_get_and_cast() {
     let folder = tempfile::tempdir().unwrap();

@@ -19,7 +19,7 @@ use crate::{AppError, Common};
 /// An agent waits a second for a word before it goes on without order, so four reports may be lost.
 const REPORT_EVERY: Duration = Duration::from_millis(200);
 
-/// What runs for it.
+/// Host and task that run for it.
 pub(super) struct Following {
     host: Host,
     task: JoinHandle<()>,
@@ -60,7 +60,7 @@ async fn run(
 ) {
     let mut ticks = tokio::time::interval(REPORT_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // An agent that has nothing more to fetch says so once.
+    // An agent that has nothing more to fetch reports that once.
     let mut was_empty = true;
     loop {
         tokio::select! {

@@ -1,4 +1,4 @@
-//! What came of a cast, as `--json` prints it.
+//! Result of a cast, as `--json` prints it.
 
 use headwater_units::Duration;
 use serde::Serialize;
@@ -32,7 +32,7 @@ pub struct CastResult {
     pub unicast_bytes: u64,
     /// Useful payload that receivers have passed on to each other.
     pub relayed_bytes: u64,
-    /// What came by the group and from sources over that size: how many copies of it left its sources.
+    /// Bytes that came by the group and from sources over that size: how many copies of it left its sources.
     pub copies: f64,
     /// The same of the link that carried most of it, of those at which its sources and receivers are: their uplinks, and the receivers'
     /// downlinks. Useful payload only, and what went to the group.
@@ -153,7 +153,7 @@ impl CastReceiver {
 pub struct CastSource {
     /// Its control address.
     pub node: String,
-    /// What it sent to the group, and useful payload that receivers got of it by flows of their own.
+    /// Bytes that it sent to the group, and useful payload that receivers got of it by flows of their own.
     pub bytes: u64,
     /// The same over the object's size.
     pub copies: f64,

@@ -47,7 +47,7 @@ impl Asker<'_> {
             let result = self.serve(receivers[from..end].to_vec(), left, watch).await?;
             from = end;
             let wave = wave_of(&result);
-            // What has gone well before is not waited for once more.
+            // A wave that has gone well before is not waited for once more.
             needs_pause = wave.done + wave.failed > 0;
             all = joined(all, result, wave);
             all.seconds = begin.elapsed().as_secs_f64();
@@ -99,7 +99,7 @@ pub(in super::super) fn in_order(report: &StatusReport, what: &str, to: &[NodeId
     nodes.iter().map(|node| node.id).collect()
 }
 
-/// What came of a wave.
+/// Summary of a wave.
 fn wave_of(result: &CastResult) -> CastWave {
     let count = |states: &[&str]| result.receivers.iter().filter(|it| states.contains(&&*it.state)).count();
     CastWave {

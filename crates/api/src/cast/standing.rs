@@ -1,4 +1,4 @@
-//! Standing casts: whoever joins later is sent the object too.
+//! Standing casts: nodes that join later are sent the object too.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::{AppError, QueryOptions};
 /// A standing cast that was begun or ended.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Standing {
-    /// What nodes are sent.
+    /// Name or id of the object that nodes are sent.
     pub name: String,
     /// The labels that they must carry, all of them.
     pub labels: BTreeMap<String, String>,

@@ -12,7 +12,7 @@ use headwater_wire::Outcome;
 use crate::AppError;
 use crate::ops::rounded;
 
-/// What became of tasks and casts since the controller started.
+/// Counts of tasks and casts since the controller started.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) tasks_done: AtomicU64,
@@ -43,7 +43,7 @@ pub(super) struct Chronicle {
     tally: Arc<Tally>,
     tasks: BTreeMap<TaskId, Underway>,
     casts: BTreeMap<u64, Instant>,
-    /// What nodes that are here call themselves.
+    /// Names of nodes that are here.
     names: BTreeMap<NodeId, String>,
     /// Why the connection ended that was lost last.
     reason: String,
@@ -187,7 +187,7 @@ impl Chronicle {
         }
     }
 
-    /// A task was written down, or could not be: said once per cause.
+    /// A task was written down, or could not be: logged once per cause.
     pub(super) fn saved(&mut self, outcome: Result<(), AppError>) {
         match outcome.map_err(|error| error.to_string()) {
             Ok(()) => {

@@ -21,7 +21,7 @@ use crate::{AppError, Shutdown};
 /// How a fetch ended: its counters, and when the last block was kept, nanoseconds of CLOCK_MONOTONIC.
 type Over = Result<(Box<ReceiverStats>, u64), AppError>;
 
-/// Decoder, hash or disk hold a fetch up when more blocks than so many wait for them.
+/// Number of waiting blocks from which on decoder, hash or disk hold a fetch up.
 const MANY_BEHIND: u32 = 8;
 
 /// A fetch that runs.
@@ -222,7 +222,7 @@ fn is_failure(event: &FetchEvent) -> bool {
     matches!(event, FetchEvent::Failed(..) | FetchEvent::Ended)
 }
 
-/// Opens an object, unless it is given up meanwhile. What happens meanwhile is put aside.
+/// Opens an object, unless it is given up meanwhile. Events meanwhile are put aside.
 async fn unless_given_up(
     opening: impl Future<Output = Result<Arc<Arrivals>, AppError>>,
     early: &mut VecDeque<FetchEvent>,
@@ -250,7 +250,7 @@ pub(super) struct Open {
     pub(super) object: ObjectId,
     pub(super) symbol_size: u16,
     pub(super) arrivals: Arc<Arrivals>,
-    /// What was here before.
+    /// Bytes that were here before.
     pub(super) resumed: Bytes,
 }
 
@@ -281,7 +281,7 @@ impl Open {
     }
 }
 
-/// Waits until whoever takes the blocks has come on (false), or wants no more (true).
+/// Waits until the consumer of the blocks has caught up (false), or wants no more (true).
 async fn moved(open: Option<&Open>) -> bool {
     let Some(Open { arrivals, .. }) = open else { return pending().await };
     arrivals.moved.notified().await;

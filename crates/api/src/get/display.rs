@@ -46,7 +46,7 @@ impl<'a> Display<'a> {
         }
     }
 
-    /// Waits for whoever takes the prefix, after the fetch has `succeeded` or not.
+    /// Waits for the consumer of the prefix, after the fetch has `succeeded` or not.
     pub(crate) async fn end(&mut self, succeeded: bool, shutdown: &Shutdown) -> Result<Written, AppError> {
         match self.writer.take() {
             None => Ok(Written::default()),

@@ -163,7 +163,7 @@ impl Job<'_> {
         Ok((size, Some(fetched)))
     }
 
-    /// What the store of this machine has of a folder's files.
+    /// Files of a folder that the store of this machine has.
     pub(super) async fn own_files(&self, manifest: &Manifest) -> BTreeMap<ObjectId, OwnObject> {
         if matches!(self.options.at, Where::From(_)) {
             return BTreeMap::new();
@@ -248,7 +248,7 @@ fn checked_target(path: PathBuf, manifest: &Manifest, overwrite: bool) -> Result
     let mut what = "is something else than a folder";
     if there.is_dir() {
         let found = compare(manifest, &path)?;
-        // Who replaces a folder wants nothing else in it.
+        // A user who replaces a folder wants nothing else in it.
         if (!overwrite || !found.foreign) && found.is_verified(manifest, &path, &mut |_| {})? {
             return Ok(Target::There(path));
         }
@@ -263,7 +263,7 @@ fn checked_target(path: PathBuf, manifest: &Manifest, overwrite: bool) -> Result
     )))
 }
 
-/// What came of several objects.
+/// Sum of the results of several objects.
 #[derive(Default)]
 pub(crate) struct Sum {
     pub(crate) bytes: Bytes,
@@ -296,7 +296,7 @@ impl Sum {
         sum.flows.extend(other.flows.iter().cloned());
     }
 
-    /// What came by the network, over the time since then.
+    /// Bytes that came by the network, over the time since then.
     pub(super) fn rate(&self, started: Instant) -> BitRate {
         let came = (self.bytes - self.resumed).get() as f64 * 8.0;
         BitRate::new((came / started.elapsed().as_secs_f64()) as u64)

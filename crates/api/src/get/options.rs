@@ -10,11 +10,11 @@ use crate::{Common, Get, Output, Where};
 /// A get, with all that the node knows.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct GetOptions {
-    /// What every command knows.
+    /// Options that every command has.
     pub(crate) common: Common,
     /// A name, an id, or the beginning of one.
     pub(crate) what: String,
-    /// Who has it.
+    /// Holder of the object, or a controller.
     pub(crate) at: Where,
     /// Where it goes.
     pub(crate) output: Output,
@@ -36,9 +36,9 @@ pub(crate) struct GetOptions {
     pub(crate) theta: Option<f64>,
     /// Record the machines' inputs here.
     pub(crate) record: Option<PathBuf>,
-    /// Connect, say so, and request only after a line on standard input.
+    /// Connect, report that, and request only after a line on standard input.
     pub(crate) wait_for_start: bool,
-    /// Give up after this long; a wait for the start does not count.
+    /// Time after which it gives up; a wait for the start does not count.
     pub(crate) timeout: Option<Duration>,
     /// From the request until it should be complete, if that matters.
     pub(crate) deadline: Option<Duration>,

@@ -12,7 +12,7 @@ use crate::{AppError, Output};
 /// own is there, as its name says that it is to be one: returned is what [`undo`] removes again.
 ///
 /// # Errors
-/// What cannot be, and what to do.
+/// The problem, and what to do.
 pub(super) fn check(output: &Output, overwrite: bool) -> Result<Option<PathBuf>, AppError> {
     let path = match output {
         Output::Default => return check_folder(Path::new(".")).map(|()| None),

@@ -11,7 +11,7 @@ use crate::{GetResult, SourceShare, usage};
 /// Ethernet, IPv4 and UDP headers.
 const FRAME_HEADERS: f64 = 14.0 + 20.0 + 8.0;
 
-/// What a drill dropped in the data thread; nothing outside of drills.
+/// Packets that a drill dropped in the data thread; none outside of drills.
 pub(super) fn host_dropped(host: &Host) -> Option<u64> {
     host.snapshot().map(|s| s.dropped_on_purpose).filter(|&n| n > 0)
 }
@@ -116,7 +116,7 @@ fn mark_signal(flows: &[FlowStats]) -> &'static str {
     }
 }
 
-/// What held the task back most of the time.
+/// The bottleneck of the task most of the time.
 fn limited_by(stats: &ReceiverStats, held_up: bool, seconds: f64, cpu_seconds: f64) -> &'static str {
     let starved: u64 = stats.flows.iter().map(|f| f.starved).sum();
     // One thread receives; when it never sleeps, the processor is the limit.

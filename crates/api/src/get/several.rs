@@ -18,8 +18,8 @@ use crate::{AppError, GetResult, Phase, Progress, ProgressSource, Shutdown, Watc
 /// Interval of progress reports on all objects.
 const TELL: Duration = Duration::from_millis(100);
 
-/// Fetches several objects ([`each_of`]); `done` hears what came of each. One that fails does not
-/// hold up the others. Whoever has shown all results then has to let others finish who are served from them ([`Draining::end`]).
+/// Fetches several objects ([`each_of`]); `done` hears what came of each. One that fails does not hold up the others.
+/// The caller, after showing all results, must let others finish who are served from them ([`Draining::end`]).
 ///
 /// # Errors
 /// [`AppError`] of what concerns all of them: then nothing was fetched.
@@ -60,7 +60,8 @@ fn check_names(what: &[String]) -> Result<(), AppError> {
     Ok(())
 }
 
-/// The machine that fetches them and the link to whoever is asked; and why nobody can be asked, if only what this machine has can be had.
+/// The machine that fetches them and the link to the peer to ask; and why nobody can be asked, if only what this
+/// machine has can be had.
 async fn reach(
     options: &GetOptions,
     has_some: bool,
@@ -179,7 +180,7 @@ async fn one<'a>(
     (index, result, job)
 }
 
-/// How far all of them are, and what is to be said.
+/// Progress of all of them, and messages to show.
 struct Shared {
     progress: BTreeMap<usize, Progress>,
     notes: Vec<String>,
@@ -250,7 +251,7 @@ impl Tell for Arc<Mutex<Shared>> {
     }
 }
 
-/// What one of them tells.
+/// Progress of one of them.
 struct Part {
     index: usize,
     shared: Arc<Mutex<Shared>>,

@@ -38,9 +38,9 @@ const FILE_LEAD: Bytes = Bytes::mib(4);
 const FILE_IN_FLIGHT: usize = 32;
 /// Files of a tar that are coming, or are here and not written.
 const FILES_AHEAD: usize = 8;
-/// A pipe is tried again after so long, until somebody reads from it.
+/// Interval at which a pipe is tried again until somebody reads from it.
 const NO_READER: Duration = Duration::from_millis(50);
-/// A writer that has been told to end is given so long to say how far it came.
+/// Time for a writer that has been told to end to say how far it came.
 const LAST_WORD: Duration = Duration::from_millis(200);
 const BUFFER: usize = 256 << 10;
 
@@ -61,9 +61,9 @@ fn is_special(kind: std::fs::FileType) -> bool {
 #[derive(Debug)]
 pub(crate) struct Outlet {
     file: File,
-    /// What messages call it.
+    /// Its name in messages.
     label: String,
-    /// What a block device holds.
+    /// Size of a block device.
     room: Option<Bytes>,
 }
 
@@ -172,7 +172,7 @@ async fn open_pipe(path: &Path, shutdown: &Shutdown, watch: &mut dyn Watch) -> R
     }
 }
 
-/// What a writer has to say at its end.
+/// Result of a writer at its end.
 #[derive(Default)]
 pub(crate) struct Written {
     pub(crate) sha256: Option<String>,
@@ -272,7 +272,7 @@ impl<'a> Blocks<'a> {
         Blocks { arrivals, outlet, next: arrivals.wanted().start, block: Vec::new() }
     }
 
-    /// What is wanted of the next block; `None` behind the last.
+    /// The wanted part of the next block; `None` behind the last.
     fn next(&mut self) -> Result<Option<&[u8]>, AppError> {
         let index = BlockIndex(self.next);
         if index.0 >= self.arrivals.wanted().end {
@@ -335,7 +335,7 @@ impl Follower for Handing {
     }
 }
 
-/// What has come is here for the writer to take; nothing else will.
+/// The blocks that have come are here for the writer to take; no others will be.
 impl Drop for Handing {
     fn drop(&mut self) {
         if let Some(arrivals) = &self.opened {
@@ -506,7 +506,7 @@ async fn tar_written(
 }
 
 impl AppError {
-    /// What goes to a stream begins anew when the command is run again.
+    /// A get to a stream begins anew when the command is run again.
     pub(super) fn without_resuming(self) -> AppError {
         match self {
             AppError::Interrupted { .. } => AppError::Interrupted { resumable: false },
@@ -566,7 +566,7 @@ fn write_tar(outlet: &Outlet, queue: &mpsc::Receiver<Dated>) -> Result<(), AppEr
     tar.into_inner().and_then(|mut out| out.flush()).map_err(failed)
 }
 
-/// An object's bytes for whoever reads.
+/// Reader of an object's bytes.
 struct BlockReader<'a> {
     blocks: Blocks<'a>,
     at: usize,

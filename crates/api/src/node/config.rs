@@ -7,7 +7,8 @@ use headwater_units::{BitRate, Bytes, Duration};
 
 use crate::{CONTROLLER_PORT, Common, ControllerSettings, NODE_PORT, Where, wildcard};
 
-/// A node that is asked to stop goes on so long for those whom it alone can serve: shorter than the 90 s after which systemd kills.
+/// Most time that a node which is asked to stop goes on for receivers that it alone can serve: shorter than the 90 s
+/// after which systemd kills.
 const DRAIN: Duration = Duration::from_secs(30);
 
 /// How a node is set up: made for a state folder, and changed by its methods.
@@ -40,11 +41,12 @@ pub enum NodeKind {
         listen: Option<SocketAddr>,
         /// Where Prometheus and health checks may ask, by HTTP.
         metrics: Option<SocketAddr>,
-        /// [`crate::Node::close`] goes on for at most so long for those who are served from here.
+        /// Most time that [`crate::Node::close`] goes on for receivers that are served from here.
         drain: Duration,
     },
-    /// It listens nowhere and has no sockets but while a transfer runs, each of which has its own. What it puts, and gets into the
-    /// store, goes into the state folder's store: by the resident node of that folder if there is one, else by itself.
+    /// It listens nowhere and has no sockets but while a transfer runs, each of which has its own. Its puts, and its
+    /// gets into the store, go into the state folder's store: by the resident node of that folder if there is one, else
+    /// by itself.
     Guest(Where),
 }
 
@@ -102,7 +104,7 @@ impl Config {
         self
     }
 
-    /// [`crate::Node::close`] goes on for at most so long for those who are served; 30 s unless said.
+    /// Most time that [`crate::Node::close`] goes on for receivers that are served; 30 s unless stated.
     #[must_use]
     pub fn drain(mut self, within: Duration) -> Self {
         if let NodeKind::Resident { drain, .. } = &mut self.kind {
@@ -111,7 +113,7 @@ impl Config {
         self
     }
 
-    /// What the node calls itself; its host name unless said.
+    /// Name of the node; its host name unless stated.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.common.node_name = Some(name.into());
@@ -125,14 +127,14 @@ impl Config {
         self
     }
 
-    /// What this machine may send and receive, as its operator states it: it paces what begins, and what pulls ask for.
+    /// Capacities of this machine's links, as its operator states them: they pace flows that begin, and pulls.
     #[must_use]
     pub fn capacity(mut self, uplink: BitRate, downlink: BitRate) -> Self {
         (self.common.uplink, self.common.downlink) = (Some(uplink), Some(downlink));
         self
     }
 
-    /// The store may hold so much; what is there stays.
+    /// Most bytes that the store may hold; objects that are there stay.
     #[must_use]
     pub fn quota(self, quota: Bytes) -> Self {
         Config { quota: Some(quota), ..self }

@@ -19,7 +19,7 @@ pub(super) struct Guest {
     pub(super) common: Common,
     pub(super) at: Where,
     pub(super) quota: Option<Bytes>,
-    /// What its transfers have left: others are served from it.
+    /// Objects that its transfers have left: others are served from them.
     left: Arc<Mutex<Vec<Draining>>>,
 }
 

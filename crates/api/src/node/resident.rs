@@ -35,7 +35,7 @@ pub(super) struct Resident {
     drain: Arc<Mutex<Duration>>,
 }
 
-/// What else is known of a resident node once it is open.
+/// Further facts about a resident node once it is open.
 pub(super) struct Opened {
     pub(super) listening: Listening,
     pub(super) warnings: Vec<String>,

@@ -28,7 +28,7 @@ pub fn remember_controller(state: &Path, controller: &str) -> io::Result<()> {
     std::fs::write(state.join(CONTROLLER_NOTE), format!("{controller}\n"))
 }
 
-/// What [`remember_controller`] noted last, if anything.
+/// Controller that [`remember_controller`] noted last, if any.
 pub fn remembered_controller(state: &Path) -> Option<String> {
     let text = std::fs::read_to_string(state.join(CONTROLLER_NOTE)).ok()?;
     Some(text.trim().to_owned()).filter(|note| !note.is_empty())

@@ -26,7 +26,7 @@ pub enum AppError {
     Unreachable {
         /// Address or addresses.
         who: String,
-        /// What was tried and what came back.
+        /// The operation, and its answer.
         reason: String,
     },
     /// Reachable, but nobody has what is missing.
@@ -36,16 +36,16 @@ pub enum AppError {
         object: String,
         /// Bytes that are missing.
         missing: Bytes,
-        /// What to do.
+        /// Advice.
         hint: String,
     },
-    /// What came or what is here is not the object asked for.
+    /// The bytes that came or that are here are not the object asked for.
     #[error("{0}")]
     Verification(String),
     /// No room, by disk or by quota.
     #[error("{0}")]
     NoRoom(String),
-    /// Whoever answered is not who it should be.
+    /// The answering peer is not the expected one.
     #[error("{0}")]
     Identity(String),
     /// Not done within `--timeout`.
@@ -65,7 +65,7 @@ pub enum AppError {
     /// Reading or writing failed.
     #[error("{doing}: {source}{}", not_allowed(source))]
     Io {
-        /// What was tried, as in "cannot write out.bin".
+        /// The operation, as in "cannot write out.bin".
         doing: String,
         /// The system's error.
         source: io::Error,
@@ -75,7 +75,7 @@ pub enum AppError {
     Undeliverable {
         /// The folder, as the user calls it.
         folder: String,
-        /// What it is.
+        /// The entries.
         left_out: Vec<LeftOut>,
     },
     /// The daemon of this machine could not do it.
@@ -135,7 +135,7 @@ fn undeliverable(folder: &str, left_out: &[LeftOut]) -> String {
     text + "move it away, or leave it out with --skip-special"
 }
 
-/// What helps where the system does not allow something.
+/// Advice where the system does not allow something.
 fn not_allowed(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {

@@ -117,7 +117,7 @@ pub struct ServeOptions {
     pub listen: Option<SocketAddr>,
     /// Address for Prometheus and health checks.
     pub metrics: Option<SocketAddr>,
-    /// Once it is to stop it goes on for at most so long for those who are served from here.
+    /// Most time that a process which is to stop goes on for receivers that are served from here.
     pub drain: Duration,
     /// Record the machines' inputs here.
     pub record: Option<PathBuf>,
@@ -170,7 +170,7 @@ pub struct QueryOptions {
     pub common: Common,
     /// Address of the controller to ask, as `host:port`; `None`: this machine's own state, without any network.
     pub controller: Option<String>,
-    /// Give up after this long without an answer.
+    /// Time without an answer after which it gives up.
     pub timeout: Duration,
 }
 
@@ -183,7 +183,7 @@ pub struct ForgetOptions {
     pub controller: String,
     /// A node's name or address, or the beginning of its fingerprint.
     pub what: String,
-    /// Give up after this long without an answer.
+    /// Time without an answer after which it gives up.
     pub timeout: Duration,
 }
 

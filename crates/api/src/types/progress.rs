@@ -1,11 +1,11 @@
-//! The progress of a command, and who is told.
+//! The progress of a command, and its listener.
 
 use headwater_units::{BitRate, Duration};
 use serde::{Deserialize, Serialize};
 
 use super::written::optional_seconds;
 
-/// What a task is doing.
+/// Phase of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
@@ -73,7 +73,7 @@ pub struct Progress {
 
 /// Receives the progress of a command: a bar, JSON lines, or nothing.
 ///
-/// Call as often as convenient, 10 times a second or so; whoever prints leaves out what would be too much.
+/// Call as often as convenient, 10 times a second or so; the printing side leaves out what would be too much.
 pub trait Watch: Send {
     /// Reports progress.
     fn progress(&mut self, progress: &Progress);

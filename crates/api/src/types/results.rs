@@ -1,4 +1,4 @@
-//! What each command prints when it is ready or finished.
+//! Results that each command prints when it is ready or finished.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ pub struct AgentListening {
 pub struct LeftOut {
     /// The whole path.
     pub path: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -123,7 +123,7 @@ pub struct GetResult {
     pub cpu_seconds: f64,
     /// The congestion signal that the flows went by: `ecn`, `delay`, `mixed` or `unknown`.
     pub mark_signal: String,
-    /// What held the task back most of the time: `source`, `path`, `disk` or `cpu`.
+    /// Bottleneck of the task most of the time: `source`, `path`, `disk` or `cpu`.
     pub limited_by: String,
     /// One for each that brought something, in no order.
     pub sources: Vec<SourceShare>,
@@ -139,8 +139,8 @@ pub struct GetResult {
     /// Where the object is: a file, or the store's folder; `None` for standard output.
     #[serde(default)]
     pub output: Option<String>,
-    /// Who decided when symbols left: `push` (their sources), `overlay` (the same, in stripes), `pull` (this end, which asked for each), `trees`, or `mixed`; `none`
-    /// if none had to come.
+    /// Transport that decided when symbols left: `push` (their sources), `overlay` (the same, in stripes), `pull` (this
+    /// end, which asked for each), `trees`, or `mixed`; `none` if none had to come.
     #[serde(default)]
     pub transport: String,
     /// Symbols dropped by this process itself, in a drill.
@@ -187,7 +187,7 @@ pub struct PutResult {
     pub placed: String,
     /// How often the name has been given to another object, as the controller counts; `None` while no controller was asked.
     pub generation: Option<u64>,
-    /// What the name stood for here before, if that was something else; it stays, by its id.
+    /// Object that the name stood for here before, if another one; it stays, by its id.
     pub replaced: Option<String>,
     /// With `--skip-special`: what of the folder is not in it.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -1,4 +1,4 @@
-//! What a controller knows, as `ls` and `status` print it.
+//! Status of a controller, as `ls` and `status` print it.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::written::{as_text, optional_seconds};
 
-/// An object and who has it.
+/// An object and its holders.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ObjectLine {
     /// Its id.
@@ -153,7 +153,7 @@ pub struct TaskLine {
 /// A running cast.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CastLine {
-    /// Its number, as whoever asked for it drew it. In JSON a text, as that of a task.
+    /// Its number, drawn by the node that asked for it. In JSON a text, as that of a task.
     #[serde(with = "as_text")]
     pub cast: u64,
     /// The id of the object.
@@ -178,16 +178,16 @@ pub struct CastLine {
     pub multicast_bytes: Bytes,
     /// Since it was asked for.
     pub age_seconds: f64,
-    /// What the source sends at, where switches compute that; zero while it waits for an offer.
+    /// Rate at which the source sends, where switches compute that; zero while it waits for an offer.
     #[serde(default)]
     pub rate: Option<BitRate>,
     /// The receiver whose path grants least, where switches compute rates.
     #[serde(default)]
     pub least_receiver: Option<String>,
-    /// What it grants.
+    /// Its grant.
     #[serde(default)]
     pub least_offer: Option<BitRate>,
-    /// The source has waited for an offer for so long.
+    /// Time for which the source has waited for an offer.
     #[serde(default)]
     pub paused_seconds: Option<f64>,
     /// The cast that goes before it and is being sent, while it waits.
@@ -227,7 +227,7 @@ impl NodeLine {
 /// A cast that goes on for nodes that join later.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StandingLine {
-    /// What they are sent: an object's name or id.
+    /// Object that they are sent: its name or id.
     pub name: String,
     /// The labels that they must carry; none: every node that keeps objects is meant.
     pub labels: BTreeMap<String, String>,
@@ -242,9 +242,9 @@ pub struct CoflowLine {
     pub coflow: u64,
     /// The smaller, the more important.
     pub rank: Option<u32>,
-    /// What has come of it, at all hosts.
+    /// Bytes of it that have come, at all hosts.
     pub here: Bytes,
-    /// What is left of it, if that is known of all its flows.
+    /// Bytes left of it, if that is known of all its flows.
     pub left: Option<Bytes>,
     /// Hosts that fetch it.
     pub receivers: Vec<String>,
