@@ -26,7 +26,7 @@ use libfuzzer_sys::fuzz_target;
 const CONTROLLER: u32 = 0;
 const RECEIVER: u32 = 1;
 const HOSTS: u32 = 4;
-/// What the receiver fetches.
+/// Fetch of the receiver.
 const FETCH: FetchId = FetchId(0);
 const CONTROL: u32 = 100;
 const OBJECT: ObjectId = ObjectId([9; 32]);
@@ -47,11 +47,11 @@ struct World<'a> {
     lies: bool,
     /// A block with repair symbols needs more than K.
     dependent: bool,
-    /// A calm network loses each so manieth packet; none if zero.
+    /// A calm network loses every `loses`-th packet; none if zero.
     loses: u8,
     delivered: u8,
     packets: VecDeque<(u32, Packet)>,
-    /// What drivers owe.
+    /// Answers that drivers owe.
     owed: VecDeque<Later>,
     wakes: [Option<Time>; HOSTS as usize],
     records: BTreeMap<TaskId, TaskRecord>,
@@ -63,7 +63,7 @@ struct World<'a> {
     reception: Reception,
 }
 
-/// What a driver owes a machine.
+/// Answer that a driver owes a machine.
 enum Later {
     Tell(u32, Command),
     Decode(BlockIndex),
@@ -373,7 +373,7 @@ impl World<'_> {
         }
     }
 
-    /// What drivers and users do now and then, and answers to what nobody asked.
+    /// Commands that drivers and users send now and then, and answers to questions that nobody asked.
     fn odd_command(&mut self) -> Result<()> {
         let source = self.bytes.int_in_range(2..=HOSTS - 1)?;
         let block = BlockIndex(self.wild()? as u32);
@@ -512,7 +512,7 @@ impl World<'_> {
                 number: self.bytes.int_in_range(0..=40)?,
                 bytes: *self.bytes.choose(&[1200, 548, 1472, 9048, 1252])?,
             }),
-            // What comes again, at whichever end.
+            // A packet comes again, at whichever end.
             _ => match self.packets.front() {
                 Some((_, packet)) => packet.datagram.body.clone(),
                 None => return Ok(()),

@@ -41,7 +41,7 @@ fuzz_target!(|bytes: &[u8]| {
     room.copy_from_slice(parsed.payload);
     assert_eq!(parse(&again, &key).as_ref(), Ok(&parsed));
 
-    // What a switch may do to it leaves the header believable.
+    // Changes that a switch may make to it leave the header believable.
     assert_eq!(
         parsed.datagram.body.negotiated().is_some(),
         lower_offer(&mut again, BitRate::new(u64::MAX)).is_some()

@@ -363,7 +363,7 @@ fn modules_know_each_other_in_no_circle() {
     assert_eq!(found, Vec::<String>::new());
 }
 
-/// A crate is read by one who is new to it.
+/// A newcomer must be able to read a crate.
 #[test]
 fn no_crate_is_too_large_to_be_read() {
     let lines_of = |file: &Path| {

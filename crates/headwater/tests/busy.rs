@@ -1,4 +1,4 @@
-//! A controller that is asked by many at once is slow, not gone: whoever asks goes on until it is answered.
+//! A controller that is asked by many at once is slow, not gone: an asker goes on until it is answered.
 
 #![allow(clippy::disallowed_methods, reason = "these tests drive processes and wait for them")]
 
@@ -53,7 +53,8 @@ fn sixty_four_gets_that_begin_together_all_complete() {
     assert!(failed.is_empty(), "{} of {RECEIVERS} failed:\n{}", failed.len(), failed.join("\n"));
 }
 
-/// Goal: whoever is there but does not come to it is waited for as long as the user says, and then named as busy.
+/// Goal: a process that is there but does not come to it is waited for as long as the user says, and then named as
+/// busy.
 #[test]
 fn a_listener_that_stands_still_is_waited_for_and_goes_on_where_it_stood() {
     let folder = tempfile::tempdir().unwrap();

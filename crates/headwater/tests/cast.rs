@@ -1,7 +1,7 @@
 //! One object to many nodes, in namespaces around a software switch that knows by IGMP who wants what is sent to a group.
 //!
-//! Needs the right to make namespaces, or else is skipped with the reason. What depends on timing counts only if the switch kept
-//! time: it is measured up to three times, and then skipped as "machine too busy".
+//! Needs the right to make namespaces, or else is skipped with the reason. A result that depends on timing counts only
+//! if the switch kept time: it is measured up to three times, and then skipped as "machine too busy".
 #![allow(clippy::disallowed_methods, reason = "drives real processes on a real clock")]
 
 #[path = "cluster/casting.rs"]
@@ -231,7 +231,7 @@ fn what_is_missing_after_a_failure_is_finished_by_the_same_command() {
     cluster.all_have_it();
 }
 
-/// Goal: whoever interrupts a cast stops it everywhere, and what came meanwhile need not come again.
+/// Goal: a user who interrupts a cast stops it everywhere, and what came meanwhile need not come again.
 #[test]
 fn an_interrupted_cast_stops_and_goes_on_later() {
     let Some(_alone) = alone() else { return };
@@ -250,7 +250,7 @@ fn an_interrupted_cast_stops_and_goes_on_later() {
     cluster.all_have_it();
 }
 
-/// Goal: a cast whose controller is killed and started again comes to its end, and whoever asked for it hears of it.
+/// Goal: a cast whose controller is killed and started again comes to its end, and the asker hears of it.
 #[test]
 fn a_cast_survives_its_controller() {
     let Some(_alone) = alone() else { return };

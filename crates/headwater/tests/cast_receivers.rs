@@ -75,7 +75,7 @@ impl Cluster {
             .unwrap()
     }
 
-    /// Waits until so many nodes are up, and so many have the object.
+    /// Waits until `nodes` nodes are up, and `holders` have the object.
     fn wait_for(&self, nodes: usize, holders: usize) {
         wait_until("the nodes to be known", PATIENCE, || {
             let status = self.status();

@@ -80,7 +80,7 @@ impl Shared {
         receiver
     }
 
-    /// Goodput of the kernel's CUBIC for so long, of what the link carries.
+    /// Goodput of the kernel's CUBIC over this time, as a part of what the link carries.
     fn tcp(&self, time: &str) -> f64 {
         let to = format!("{}:5001", self.net.ipv4(RECEIVER));
         let args = ["debug", "tcp", "send", "--to", &to, "--for", time, "--congestion", "cubic"];

@@ -240,7 +240,7 @@ fn pipes_and_devices_are_written_to_and_stay_what_they_are() {
 fn what_cannot_be_written_is_said_before_anybody_is_asked() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    // Nobody is there: whoever is asked does not answer, with another exit code.
+    // Nobody is there: the asked address does not answer, with another exit code.
     let (nobody, state) = (format!("127.0.0.1:{}", free_port()), text(&folder.join("receiver")));
     for (out, advice) in
         [("no/such/out", "mkdir -p"), ("no/such/", "mkdir -p"), ("receiver.txt/", "no folder")]

@@ -262,7 +262,7 @@ fn orders_of_a_stranger_are_refused_and_counted_and_nothing_comes_of_them() {
             }
             wait_until("they are counted", PATIENCE, || cluster.refused(of) - before >= count as f64);
             assert_eq!(cluster.refused(of) - before, count as f64, "no honest message is refused");
-            // A flow to whoever says so is no order; the flow's third address is.
+            // A flow to the caller itself is no order; the flow's third address is.
             let own = push(stranger.node, object, vec![victim.local_addr().unwrap()], FlowRole::Single);
             say(&link, own).await;
             say(&link, ToSource::SetTheta { flow: FlowId(1), theta: Theta::new(1e9) }).await;

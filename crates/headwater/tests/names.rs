@@ -177,7 +177,7 @@ fn a_name_never_goes_back_whoever_comes_back_first_after_the_controller_restarts
     assert_eq!((&second["generation"], &second["replaced"]), (&2.into(), &first["object"]));
     assert!(cluster.got("prod") == new);
     owner.kill();
-    // The old holder first: it is no source of the name, and whoever asks waits for the one that is.
+    // The old holder first: it is no source of the name, and an asker waits for the one that is.
     cluster.restart_controller();
     let mut copy = cluster.node("copy");
     let waiting = cluster.getting("prod", "early.bin");

@@ -64,7 +64,7 @@ impl Pair {
         Pair { net, folder, content, address, source: None }
     }
 
-    /// The source's link carries so much from now on, bit/s.
+    /// Sets the rate of the source's link from now on, bit/s.
     fn limit(&self, rate: u64) {
         let uplink = headwater_testbed::netns::Link::Uplink(SOURCE);
         self.net.set_rate(uplink, Some(BitRate::new(rate))).unwrap();

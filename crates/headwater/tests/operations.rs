@@ -1,4 +1,5 @@
-//! Daemons as whoever operates them meets them: logs, health, metrics, signals, the service manager. The real binary on loopback.
+//! Daemons as their operators meet them: logs, health, metrics, signals, the service manager. The real binary on
+//! loopback.
 
 #![allow(clippy::disallowed_methods, reason = "these tests drive processes and wait for them")]
 
@@ -209,7 +210,7 @@ fn a_controller_that_is_away_is_reported_once_per_cause_and_once_when_it_is_ther
     assert_eq!((&json["ready"], json["reasons"].as_array().map(Vec::len)), (&Value::Bool(false), Some(1)));
     assert_eq!(status(&page, "/healthz"), Some(200), "a restart would not help");
 
-    // The same once more is said only to whoever wants to know everything.
+    // The same once more is logged only at the level of those who want to know everything.
     heard(folder, "node", "not connected");
     let home = text(&folder.join("home"));
     let controller = ["controller", "--listen", &at, "--state", &home, "--log-format", "json"];

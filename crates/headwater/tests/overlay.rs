@@ -27,7 +27,7 @@ fn alone() -> Option<MutexGuard<'static, ()>> {
     Capability::probe().inspect_err(|why| headwater_skips::cannot(why)).is_ok().then_some(lock)
 }
 
-/// Hosts on a bridge, whose links all carry so many bit/s at first.
+/// Hosts on a bridge, whose links all have the same rate at first, bit/s.
 struct Hosts {
     net: Net,
     rate: f64,
@@ -47,7 +47,7 @@ impl casting::Network for Hosts {
 type Cluster = casting::Cluster<Hosts>;
 
 impl Cluster {
-    /// Every link carries so many Mbit/s.
+    /// Every link carries `mbit` Mbit/s.
     fn start(receivers: usize, mbit: u64, bytes: usize) -> Cluster {
         let rate = Some(BitRate::new(mbit * 1_000_000));
         let host = HostSpec { uplink: rate, downlink: rate, rack: None };
@@ -313,7 +313,7 @@ fn gets_that_go_leave_the_others_whole() {
     assert!(again.last.unwrap()["resumed_bytes"].as_u64().unwrap() >= third);
 }
 
-/// Goal: whoever has it prints its result, and then stays for those whom it serves.
+/// Goal: a get that has the object prints its result, and then stays for those that it serves.
 #[test]
 fn who_has_it_says_so_and_stays_for_the_others() {
     let Some(_alone) = alone() else { return };

@@ -37,8 +37,8 @@ fn alone() -> Option<MutexGuard<'static, ()>> {
 type Cluster = casting::Cluster<EmulatedNet>;
 
 impl Cluster {
-    /// Around one switch of so many Mbit/s; host 0 has an object of so many bytes. `grants`: what the ports do; `said`: what their
-    /// operator says that they do.
+    /// Around one switch of `mbps` Mbit/s; host 0 has an object of `bytes` bytes. `grants`: what the ports do; `said`:
+    /// what their operator says that they do.
     fn around(mbps: u32, bytes: usize, grants: &str, said: bool) -> Cluster {
         let hosts = RECEIVERS + 1;
         let fabric = |hosts: usize| {
@@ -120,15 +120,15 @@ impl Cluster {
 struct Wait {
     looks: u32,
     paused: bool,
-    /// Looks at which it was said to be behind the other one.
+    /// Looks at which the status named the other one as the reason to wait.
     told: u32,
-    /// Looks at which it was paused and the other one was being sent, but nothing was said.
+    /// Looks at which it was paused and the other one was being sent, but the status did not name that.
     untold: u32,
 }
 
 impl Wait {
-    /// Whether it was said whenever there was something to say. Where the switch kept time, there was; on a busy machine each of the two
-    /// may wait whenever the other one does, and there may be no time to look.
+    /// Whether the status named the reason whenever there was one. Where the switch kept time, there was; on a busy
+    /// machine each of the two may wait whenever the other one does, and there may be no time to look.
     fn is_said(&self, kept_time: bool) -> bool {
         self.untold == 0 && (!kept_time || self.looks < 8 || self.paused && self.told > 0)
     }
@@ -138,7 +138,8 @@ fn seconds(ended: Ended) -> f64 {
     number(&complete(ended)["last_seconds"])
 }
 
-/// Goal: each symbol leaves the source once, no queue drops anything, and all have the object; the switch says whom it has favoured.
+/// Goal: each symbol leaves the source once, no queue drops anything, and all have the object; the switch names the
+/// cast that it has favoured.
 #[test]
 fn all_have_it_at_the_rate_that_the_switch_grants() {
     let Some(_alone) = alone() else { return };
@@ -240,7 +241,7 @@ fn a_deadline_is_kept_that_fair_sharing_misses() {
         assert_eq!((*code, &result["deadline_met"]), (Some(if met { 0 } else { 8 }), &Value::from(met)));
         assert_eq!((&result["complete"], &result["via"]), (&Value::from(true), &Value::from("rates")));
     }
-    // On a busy machine the deadline passes, and who is late goes last.
+    // On a busy machine the deadline passes, and a late cast goes last.
     let in_time = edf.urgent.0 == Some(0);
     assert!(!in_time || edf.wait.is_said(edf.kept_time), "{:?}", edf.wait);
     assert!(!fair.kept_time || fair.wait.told == 0, "{:?}", fair.wait);

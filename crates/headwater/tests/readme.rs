@@ -197,7 +197,7 @@ impl Cluster {
         serde_json::from_str(out.lines().last().unwrap()).unwrap()
     }
 
-    /// Waits until so many nodes are connected to the controller, asked on a machine.
+    /// Waits until `nodes` nodes are connected to the controller, asked on a machine.
     fn wait_for(&self, asked: usize, nodes: usize) {
         let limit = Instant::now() + Duration::from_secs(30);
         let up = || {

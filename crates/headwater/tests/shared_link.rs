@@ -22,7 +22,7 @@ fn two_tasks_share_a_link_in_proportion_to_theta() {
     const WARM_UP: Duration = Duration::from_secs(3);
     const WINDOW: Duration = Duration::from_secs(10);
     let Some(mut rack) = Rack::build() else { return };
-    // Neither ends within warm-up and window, whoever gets it all.
+    // Neither ends within warm-up and window, whichever gets it all.
     let file = rack.file("big.bin", Bytes::mib(192));
     for source in SOURCES {
         rack.serve(source, &file, &[]);

@@ -73,7 +73,7 @@ impl Soak {
         soak
     }
 
-    /// A source of every object, started for the so-manieth time.
+    /// Starts source `n`, which has every object, for the `start`-th time, counted from 0.
     fn source(&self, n: usize, start: u32) -> Process {
         let state = text(&self.folder.join(format!("source{n}")));
         let objects = text(&self.folder.join("objects"));

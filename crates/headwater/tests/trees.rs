@@ -66,7 +66,7 @@ impl Cluster {
         cluster
     }
 
-    /// Starts the controller, which is told of the network.
+    /// Starts the controller, which gets the network's description.
     fn start_knowing(&mut self, on: usize, more: &[&str]) {
         let topology = text(&self.folder.path().join("topology.toml"));
         self.start_controller(on, &[&["--topology", &topology], more].concat());
@@ -98,8 +98,8 @@ fn nodes_hand_on_to_each_other_what_comes_down_a_tree() {
     (1..5).for_each(|host| assert!(cluster.has(host), "host {host}"));
 }
 
-/// BCube(4,1) with so much on each cable, Mbit/s and microseconds, whose switches keep what passes on trees; host 0 has the object, and
-/// the controller.
+/// BCube(4,1) with `mbps` Mbit/s and `delay` microseconds on each cable, whose switches keep what passes on trees; host
+/// 0 has the object, and the controller.
 fn bcube((mbps, delay): (u32, u32), bytes: usize, more: &str, arguments: &[&str]) -> Cluster {
     let fabric =
         format!(r#"{{ kind = "bcube", n = 4, levels = 1, rate = "{mbps} Mbit/s", delay = "{delay} us" }}"#);
@@ -139,7 +139,7 @@ impl Cluster {
         assert!(counts.gathered.frames > 1000, "interests end at switches: {counts:?}");
     }
 
-    /// Casts to all, down so many trees, each of whose links carries so much, bit/s.
+    /// Casts to all, down `trees` trees, each of whose links carries `rate` bit/s.
     fn measured(&self, trees: usize, rate: f64) -> Measured {
         let group =
             Group::new(self.net.topology(), HostId(0), &(1..16).map(HostId).collect::<Vec<_>>()).unwrap();
@@ -177,7 +177,7 @@ fn two_trees_of_a_bcube_bring_an_object_through_switches_that_keep_and_copy() {
     assert_eq!(result["via"], "trees");
     assert!(result["why"].as_str().unwrap().contains("2 trees that share no link"), "{result:#}");
     assert!(link_stress >= 0.99, "{link_stress}");
-    // Connections of all kinds are in it. What a switch holds for long is asked for again.
+    // Connections of all kinds are in it. A symbol that a switch holds for long is asked for again.
     match valid {
         true => assert!(link_stress < 1.3, "{link_stress}"),
         false => headwater_skips::too_busy("link stress"),
@@ -284,8 +284,8 @@ fn the_others_have_it_although_one_that_handed_on_was_killed() {
     [1, 3, 4].into_iter().for_each(|host| assert!(cluster.has(host), "host {host}"));
 }
 
-/// Goal: trees do not outlast their controller. When it is started anew, receivers go on by themselves with what they have, nodes forget
-/// the trees, and whoever asked hears that all have the object.
+/// Goal: trees do not outlast their controller. When it is started anew, receivers go on by themselves with what they
+/// have, nodes forget the trees, and the asker hears that all have the object.
 #[test]
 fn a_cast_by_trees_goes_on_one_by_one_when_its_controller_is_started_anew() {
     let Some(_alone) = alone() else { return };
@@ -300,7 +300,7 @@ fn a_cast_by_trees_goes_on_one_by_one_when_its_controller_is_started_anew() {
     (1..4).for_each(|host| assert!(cluster.has(host), "host {host}"));
 }
 
-/// Goal: whoever insists on trees where the controller knows of no network is told what to do.
+/// Goal: a user who insists on trees where the controller knows of no network is told what to do.
 #[test]
 fn trees_need_a_controller_that_knows_the_network() {
     let folder = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@ pub(crate) struct Packet {
     pub(crate) kept: Vec<u8>,
 }
 
-/// Reads a file as draft-ietf-opsawg-pcap has it: nanoseconds, Ethernet, and so much of each packet at most.
+/// Reads a file as draft-ietf-opsawg-pcap has it: nanoseconds, Ethernet, and at most `snap` bytes of each packet.
 pub(crate) fn read(file: &Path, snap: usize) -> Vec<Packet> {
     let bytes = std::fs::read(file).unwrap();
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());

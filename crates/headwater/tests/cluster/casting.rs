@@ -58,7 +58,7 @@ pub(crate) struct Cluster<N> {
 }
 
 impl<N: Network> Cluster<N> {
-    /// Nobody is there yet; the controller is to be on this host, and the object has so many bytes.
+    /// Nobody is there yet; the controller is to be on this host, and the object has `bytes` bytes.
     pub(crate) fn empty(net: N, controller: usize, bytes: usize) -> Cluster<N> {
         let folder = folder_for(bytes);
         let content = random_file(&folder.path().join("model"), bytes, 1);
@@ -126,7 +126,7 @@ impl<N: Network> Cluster<N> {
         self.process(host, name, arguments).end(PATIENCE)
     }
 
-    /// Starts a cast of the object, to whom the flags say.
+    /// Starts a cast of the object, to the receivers of the flags.
     pub(crate) fn cast(&self, flags: &[&str]) -> Process {
         let words = ["cast", "model", "--controller", &self.at, "--progress", "json"];
         self.process(0, "cast", &[&words, flags].concat())

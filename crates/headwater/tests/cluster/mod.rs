@@ -181,8 +181,8 @@ pub(crate) fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// A port that nobody uses, and that nobody else is given while this process lives: below those that the kernel gives to whoever names
-/// none, and kept from tests in other processes by a TCP listener on an address that serves nothing else.
+/// A port that nobody uses, and that nobody else is given while this process lives: below those that the kernel hands
+/// out by itself, and kept from tests in other processes by a TCP listener on an address that serves nothing else.
 pub(crate) fn free_port() -> u16 {
     static KEPT: Mutex<Vec<TcpListener>> = Mutex::new(Vec::new());
     const LOWEST: u16 = 2000;

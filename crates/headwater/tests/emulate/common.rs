@@ -24,7 +24,7 @@ pub(crate) const RATE: f64 = 20e6;
 pub(crate) const PAYLOAD: usize = 1472;
 const FRAME: usize = PAYLOAD + 8 + 20 + 14;
 const PORT: u16 = 9000;
-/// Measurements that do not count are repeated so often.
+/// Number of tries of measurements that do not count.
 const ATTEMPTS: u32 = 3;
 
 /// The lock that keeps measurements apart; `None` where networks cannot be emulated.

@@ -80,7 +80,7 @@ fn received(member: &mut UdpPort, from: SocketAddr) -> Vec<u32> {
     numbers
 }
 
-/// Waits until the switch knows so many memberships.
+/// Waits until the switch knows this many memberships.
 fn until_known(net: &EmulatedNet, memberships: u64) {
     let start = Instant::now();
     while net.switch().snapshot().unwrap().memberships != memberships {

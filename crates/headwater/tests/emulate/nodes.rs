@@ -91,7 +91,7 @@ impl BlockSink for Compare {
     }
 }
 
-/// An object on its way, from host 0 to host 1 unless it is said from whom to whom.
+/// An object on its way, from host 0 to host 1 unless stated otherwise.
 pub(crate) struct Delivery {
     sources: Vec<OnHost>,
     receiver: OnHost,

@@ -58,8 +58,8 @@ const FAULTS: &str = r#"
     at = "1500 ms"
 "#;
 
-/// Goal: faults wait for the beginning, which is one moment on the switch's clock and on the machine's; those on hosts are
-/// told to whoever runs programs there.
+/// Goal: faults wait for the beginning, which is one moment on the switch's clock and on the machine's; those on hosts
+/// are told to the caller, who runs programs there.
 #[test]
 fn held_faults_happen_at_their_times_since_the_beginning() {
     let Some(_alone) = alone() else { return };
@@ -78,7 +78,8 @@ fn held_faults_happen_at_their_times_since_the_beginning() {
     );
 
     let [near, far] = [0, 1].map(|host| udp(net.namespace(host).unwrap(), net.ipv4(host).into()));
-    // A datagram each 5 ms, or later, for so long. By number, the milliseconds since the beginning: whether it arrives.
+    // A datagram each 5 ms, or later, for the time `span`. By number, the milliseconds since the beginning: whether it
+    // arrives.
     let send_for = |span: Duration, since: Instant| {
         let (first, mut sent) = (since.elapsed(), Vec::new());
         while since.elapsed() < first + span {

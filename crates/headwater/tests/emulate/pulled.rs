@@ -18,8 +18,8 @@ use super::pcap::captures::read;
 /// Enough of a frame to see its code point.
 const SNAP: usize = 64;
 
-/// SCDP's ports (§III-C): headers and pulls in a queue of their own, a queue for each level, in all of which there is room for
-/// so many symbols, and what finds none is trimmed.
+/// SCDP's ports (§III-C): headers and pulls in a queue of their own, a queue for each level, in all of which there is
+/// room for `queue` symbols, and what finds none is trimmed.
 fn network(fabric: &str, queue: u32, udp: &str) -> String {
     let level = |class: u8| format!("{{ of = [{class}], queue = \"{queue} packets\" }}");
     let levels = Class::LEVELS.map(|class| level(class as u8)).join(", ");

@@ -30,8 +30,8 @@ const HALF: u32 = 20_000;
 /// Frames that are sent at once, and what is between these.
 const BURST: usize = 8;
 const GAP: Duration = Duration::from_millis(1);
-/// Memory of the process after both halves may differ by so much: buffers for a burst that the first half did not see. If
-/// one in ten frames were kept somewhere, it would be more than that.
+/// Most bytes by which the memory of the process after both halves may differ: buffers for a burst that the first half
+/// did not see. If one in ten frames were kept somewhere, it would be more than that.
 const GROWTH: u64 = 4 << 20;
 
 /// Goal: nothing that a host sends stops the switch, takes its memory, falls out of its counts, or harms others.

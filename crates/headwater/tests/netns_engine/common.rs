@@ -57,7 +57,7 @@ pub(crate) fn asks(name: &str, on: &str, metric: &str) -> String {
     )
 }
 
-/// A folder with an experiment in `it.toml`: one task of so many packets, and its completion time.
+/// A folder with an experiment in `it.toml`: one task of `packets` packets, and its completion time.
 pub(crate) fn tiny(packets: u64, claims: &str) -> TempDir {
     let time = asks("time", "{}", r#"{ kind = "column", column = "tct_s" }"#);
     folder(&(TINY.replace("PACKETS", &packets.to_string()) + &time + claims))

@@ -1,4 +1,4 @@
-//! Whatever becomes of a run, and whoever is beside it, nothing of it stays.
+//! Whatever becomes of a run, and whatever runs beside it, nothing of it stays.
 
 use std::fs;
 use std::process::Command;

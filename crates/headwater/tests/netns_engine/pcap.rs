@@ -11,7 +11,7 @@ use super::common::{Printed, alone, asks, it, tiny};
 mod captures;
 use captures::{Packet, read};
 
-/// A frame with a symbol in it, and of the task that is captured here so many.
+/// Size of a frame with a symbol in it, and the number of such frames of the task that is captured here.
 const FULL: usize = 1507;
 const PACKETS: u64 = 400;
 /// The link in the middle, bit/s.

@@ -85,7 +85,7 @@ impl Rack {
         self.daemons.push(daemon);
     }
 
-    /// Waits until the controller knows so many objects.
+    /// Waits until the controller knows `count` objects.
     pub(crate) fn wait_for_objects(&self, controller: &str, count: usize) {
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {

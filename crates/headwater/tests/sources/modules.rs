@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{paths, rust_files, tokens, without_tests};
 
-/// The way from a crate's root to a module, or further to what is in it. That of the root is empty.
+/// The way from a crate's root to a module, or further to what is in it. The path of the root is empty.
 pub(crate) type Way = Vec<String>;
 
 /// Modules and those that they name.
@@ -49,7 +49,7 @@ fn way_of(file: &Path) -> Way {
 /// Names that a module uses within its crate.
 struct Named {
     all: BTreeSet<Way>,
-    /// Of these, what stands in a `use`: whoever looks in the module finds it there, too.
+    /// Of these, what stands in a `use`: other modules find it in the module, too.
     taken: BTreeSet<Way>,
 }
 
