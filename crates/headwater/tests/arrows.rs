@@ -482,6 +482,23 @@ fn every_decision_record_is_in_the_index() {
     assert_eq!(sources::records::index_complaints(&index, &records), Vec::<String>::new());
 }
 
+/// Files and folders below `crates/` that a record names are there, unless the record says that they were removed.
+#[test]
+fn every_path_in_a_decision_record_exists() {
+    let (mut missing, mut named) = (Vec::new(), 0);
+    for (name, _) in records() {
+        let text = std::fs::read_to_string(root().join("docs/decisions").join(&name)).unwrap();
+        for path in sources::records::named_paths(&text) {
+            named += 1;
+            if !root().join(path).exists() {
+                missing.push(format!("docs/decisions/{name}: there is no {path}"));
+            }
+        }
+    }
+    assert!(named >= 20, "the paths were not found: {named}");
+    assert_eq!(missing, Vec::<String>::new());
+}
+
 /// File name and first line of every decision record, in order.
 fn records() -> Vec<(String, String)> {
     let folder = std::fs::read_dir(root().join("docs/decisions")).unwrap();

@@ -62,6 +62,18 @@ pub(crate) fn bare_numbers(text: &str) -> Vec<String> {
         .collect()
 }
 
+/// Paths below `crates/` that `text` names; none of a line that says that the file was removed.
+pub(crate) fn named_paths(text: &str) -> Vec<&str> {
+    let of_line = |line| {
+        str::match_indices(line, "crates/").map(move |(at, _)| {
+            let rest = &line[at..];
+            let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || "_-/.".contains(c)));
+            rest[..end.unwrap_or(rest.len())].trim_end_matches('.')
+        })
+    };
+    text.lines().filter(|line| !line.contains("removed")).flat_map(of_line).collect()
+}
+
 /// Complaints about the index, given the name and first line of each record.
 ///
 /// Each record has a number of its own, and one row: `| [0017](0017-file.md) | its title | what it decides |`.
@@ -100,6 +112,12 @@ pub(crate) fn index_complaints(index: &str, records: &[(String, String)]) -> Vec
 fn citations_are_found_and_counted_by_their_digits() {
     let text = format!("({FOLDER}0017), {FOLDER}0004-send-time.md, {FOLDER}README.md, {FOLDER}17");
     assert_eq!(citations(&text), ["0017", "0004", "17"]);
+}
+
+#[test]
+fn paths_are_found_but_for_those_of_removed_files() {
+    let text = "`crates/a/src/lib.rs` and crates/b.\nremoved: crates/c/d.rs\n[e](../../crates/e_f/g-h.txt)";
+    assert_eq!(named_paths(text), ["crates/a/src/lib.rs", "crates/b", "crates/e_f/g-h.txt"]);
 }
 
 #[test]
