@@ -110,7 +110,7 @@ impl Casts {
         }
     }
 
-    // ---- whoever asks
+    // ---- the asker
 
     /// Somebody asks for a cast, perhaps once more. `nodes_may_come`: after a restart, so that nobody is given up at once.
     pub(crate) fn ask(
@@ -208,7 +208,7 @@ impl Casts {
         Ok(Some(Wanted { to, first: 0, ..part }))
     }
 
-    /// Whoever was naming receivers is gone.
+    /// The node that was naming receivers is gone.
     pub(crate) fn path_lost(&mut self, path: PathId) {
         self.wanted.retain(|_, partly| partly.path != path);
     }
@@ -217,7 +217,7 @@ impl Casts {
         self.casts.contains_key(&number)
     }
 
-    /// Whoever asked for a cast does not want it any more.
+    /// The node that asked for a cast does not want it any more.
     pub(crate) fn stop(&mut self, below: &mut Below<'_>, path: PathId, number: u64) {
         self.have(below, Some(number), |cast, below| {
             if !below.catalog.is_from(path, cast.asked_by) {

@@ -33,9 +33,9 @@ pub(crate) struct Node {
     /// It is about to stop: no task begins with it.
     pub(crate) leaving: bool,
     seen: Time,
-    /// What it holds, and the names that it said.
+    /// Objects that it holds, and the names that it gave for them.
     holds: BTreeMap<ObjectId, BTreeSet<String>>,
-    /// What it held before it restarted, until said again.
+    /// Objects that it held before it restarted, until it names them again.
     formerly: BTreeMap<ObjectId, BTreeSet<String>>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Object {
     pub(crate) spoiled: Option<(NodeId, Spoiled)>,
 }
 
-/// What changed when a node said who it is.
+/// Changes that a node's introduction made.
 pub(crate) struct Greeting {
     /// It was away, or is reached over another path than before.
     pub(crate) new_path: bool,
@@ -111,7 +111,7 @@ impl Catalog {
             (None, None) => self.beginning(uri),
         }
     }
-    /// Why something cannot be resolved: a name that stands for an object comes back with whoever holds that.
+    /// Why something cannot be resolved: a name that stands for an object comes back with the holder of that.
     pub(crate) fn why_unresolved(&self, uri: &str) -> Refusal {
         match self.names.get(uri) {
             Some(_) if uri.parse::<ObjectId>().is_err() => Refusal::NoSource,
@@ -156,7 +156,7 @@ impl Catalog {
             None => Refusal::NoSource,
         }
     }
-    /// Whoever speaks by this path has proved this key.
+    /// Notes that the peer at the other end of this path has proved this key.
     pub(crate) fn open_path(&mut self, path: PathId, node: NodeId) {
         self.links.insert(path, node);
     }

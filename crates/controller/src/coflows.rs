@@ -17,9 +17,9 @@ use serde::Serialize;
 use super::config::CoflowPolicy;
 use super::turn::Turn;
 
-/// What an agent has said counts for so long: it says it five times a second.
+/// Time for which an agent's report counts: it reports five times a second.
 const FRESH: Duration = Duration::from_secs(3);
-/// A coflow of which nobody speaks is remembered for so long, with what it has sent.
+/// Time for which a coflow is remembered that nobody reports, with the bytes that it has sent.
 const REMEMBERED: Duration = Duration::from_secs(60);
 /// Plans are at least so far apart, unless a coflow is new.
 const PLAN_EVERY: Duration = Duration::from_millis(100);
@@ -47,13 +47,13 @@ struct Known {
 /// One coflow, at all hosts that fetch it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CoflowView {
-    /// Which.
+    /// The name.
     pub name: CoflowName,
     /// Its rank.
     pub rank: Option<Rank>,
-    /// What has come of it.
+    /// Bytes of it that have come.
     pub here: Bytes,
-    /// What is left of it, if that is known of all its flows.
+    /// Bytes left of it, if that is known of all its flows.
     pub left: Option<Bytes>,
     /// Hosts that fetch it.
     pub receivers: Vec<String>,
@@ -61,7 +61,7 @@ pub struct CoflowView {
     pub sources: Vec<String>,
 }
 
-/// What agents fetch, and in which order.
+/// Coflows that agents fetch, and their order.
 #[derive(Debug, Default)]
 pub(super) struct Coflows {
     reports: BTreeMap<PathId, Report>,
@@ -105,7 +105,7 @@ impl Coflows {
         self.reports.remove(&path);
     }
 
-    /// What agents have lately said that they fetch, in order.
+    /// Coflows that agents have lately reported, in order.
     pub(super) fn view(&self, now: Time) -> Vec<CoflowView> {
         let mut views: BTreeMap<&CoflowName, CoflowView> = BTreeMap::new();
         let mut sources: BTreeMap<&CoflowName, BTreeSet<&str>> = BTreeMap::new();
@@ -158,7 +158,7 @@ impl Coflows {
         };
     }
 
-    /// What has come of each coflow, at all hosts.
+    /// Bytes that have come of each coflow, at all hosts.
     fn totals(&self) -> BTreeMap<CoflowName, Bytes> {
         let mut totals: BTreeMap<CoflowName, Bytes> = BTreeMap::new();
         for coflow in self.reports.values().flat_map(|report| &report.totals.coflows) {
@@ -168,7 +168,8 @@ impl Coflows {
         totals
     }
 
-    /// What is left, with a flow for each pair of hosts, and how many hosts there are. Where sizes are needed, pairs without are left out.
+    /// Bytes left, with a flow for each pair of hosts, and the number of hosts. Where sizes are needed, pairs without
+    /// are left out.
     fn demand(&self, policy: CoflowPolicy) -> (PortDemand, u16) {
         let reports = || self.reports.values().map(|report| &report.totals);
         let mut hosts: BTreeSet<&str> = reports().map(|it| it.host.as_str()).collect();

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Commands from the driver to a controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ControllerCommand {
-    /// Whoever speaks by this path has proved this key. Nothing is heard by a path of which this was not said.
+    /// The peer at the other end of this path has proved this key. Messages by any other path are ignored.
     PathOpened {
         /// The path.
         path: PathId,
@@ -25,11 +25,11 @@ pub enum ControllerCommand {
     Restore(Box<TaskRecord>),
     /// The controller has run before: nodes that know it will come back, and say what they hold.
     Returned,
-    /// What a name stood for when the controller stopped.
+    /// Object that a name stood for when the controller stopped.
     RestoreName(Box<NameRecord>),
     /// A cast that stood when the controller stopped.
     RestoreStanding(Box<StandingRecord>),
-    /// The same as [`ControllerCommand::PathLost`], and whoever was behind it has ended and does not go on with its tasks.
+    /// The same as [`ControllerCommand::PathLost`], and the node behind it has ended and does not go on with its tasks.
     PathLeft {
         /// The path.
         path: PathId,
@@ -86,7 +86,7 @@ pub enum ControllerEvent {
     },
 }
 
-/// What is said of a cast that begins.
+/// Report of a cast that begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CastBegun {
     /// The cast.
@@ -101,25 +101,25 @@ pub struct CastBegun {
     pub receivers: usize,
 }
 
-/// What must survive of a name: that nothing older comes back after a restart.
+/// State of a name that must survive, so that nothing older comes back after a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NameRecord {
-    /// What it stands for, or stood for last.
+    /// Object that it stands for, or stood for last.
     pub naming: Naming,
     /// Nobody holds anything by this name any more.
     pub removed: bool,
 }
 
-/// What must survive of a standing cast.
+/// State of a standing cast that must survive a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StandingRecord {
-    /// Which.
+    /// The cast.
     pub cast: StandingCast,
-    /// Key of whoever asked for it: nobody else may end it.
+    /// Key of the asker: nobody else may end it.
     pub owner: NodeId,
 }
 
-/// What must survive a restart of the controller: no times, only facts.
+/// State of a task that must survive a restart of the controller: no times, only facts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskRecord {
     /// The task.
@@ -128,7 +128,7 @@ pub struct TaskRecord {
     pub request: u64,
     /// The receiver.
     pub receiver: NodeId,
-    /// What.
+    /// Object to deliver.
     pub object: ObjectId,
     /// Its size.
     pub bytes: Bytes,

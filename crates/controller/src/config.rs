@@ -67,8 +67,8 @@ pub struct ControllerConfig {
     pub smallest_room: u16,
     /// Interval of receivers' reports: 100 ms, so that a joining source is used well within a second.
     pub feedback_every: Duration,
-    /// Receivers of an overlay report less often the more of them there are: an interval of so much for each, 4 ms, so that all together
-    /// send 250 reports a second. One for which something goes wrong reports at once.
+    /// Interval between reports of an overlay's receiver, for each receiver of the overlay: 4 ms, so that all together
+    /// send 250 reports a second. A receiver for which something goes wrong reports at once.
     pub overlay_feedback: Duration,
     /// But no less often than this: 1 s, since a receiver that falls silent is found out by its reports.
     pub overlay_feedback_longest: Duration,
@@ -76,8 +76,8 @@ pub struct ControllerConfig {
     pub retry_first: Duration,
     /// Longest such wait: 8 s.
     pub retry_longest: Duration,
-    /// A flow is replaced by another source after bringing nothing for this long, or if its source has not confirmed it for
-    /// this long: 1.5 s.
+    /// Time after which a flow is replaced by another source if it brings nothing, or if its source has not confirmed
+    /// it: 1.5 s.
     pub silent_limit: Duration,
     /// Time for which a source that failed a task is not chosen for it again: 10 s.
     pub bar: Duration,
@@ -88,14 +88,14 @@ pub struct ControllerConfig {
     /// After a restart, maximum wait for the source of a restored flow, and for a holder of an unknown name: 10 s, several
     /// reconnection attempts.
     pub restore_grace: Duration,
-    /// [`headwater_wire::ToSource::Stop`] to a source that does not answer is given up after this long: 10 min. A later
-    /// report of the flow starts it anew.
+    /// Time after which a [`headwater_wire::ToSource::Stop`] to a source that does not answer is given up: 10 min. A
+    /// later report of the flow starts it anew.
     pub stop_for: Duration,
-    /// Weights are planned anew this often beside every arrival and completion, since remaining sizes, rates and
+    /// Interval at which weights are planned anew beside every arrival and completion, since remaining sizes, rates and
     /// round trips change meanwhile: 500 ms.
     pub replan_every: Duration,
-    /// Plans are at least this far apart, so that a thousand arrivals at once cost a few plans: 20 ms. A plan of a
-    /// thousand tasks takes some milliseconds. Zero plans at every single event, as the paper does.
+    /// Least interval between plans, so that a thousand arrivals at once cost a few plans: 20 ms. A plan of a thousand
+    /// tasks takes some milliseconds. Zero plans at every single event, as the paper does.
     pub replan_gap: Duration,
     /// Capacities are the largest delivered rate within this span: 10 s (docs/decisions/0031).
     pub rate_window: Duration,
@@ -129,8 +129,8 @@ pub struct ControllerConfig {
     /// A stripe of an overlay comes from another node when its source has been silent for longer: 500 ms, and twice as long each
     /// time that a stripe of the same receiver has moved. One that has nothing to send says that it lives.
     pub overlay_silent: Duration,
-    /// Gets of one object form an overlay when no further one has come for this long: 100 ms. Longer waits have no gain: a later get
-    /// is served no worse (tests/overlay, 4 to 12 gets 10 to 250 ms apart).
+    /// Time without a further get after which gets of one object form an overlay: 100 ms. Longer waits have no gain: a
+    /// later get is served no worse (tests/overlay, 4 to 12 gets 10 to 250 ms apart).
     pub swarm_gather: Duration,
     /// Maximum such wait, from the second get on: 300 ms. Until then their first rates are awaited too.
     pub swarm_longest: Duration,
@@ -259,12 +259,12 @@ impl ControllerConfig {
         }
     }
 
-    /// How receivers of an overlay of so many stripes are served.
+    /// How receivers of an overlay of `stripes` stripes are served.
     pub(crate) fn delivery_by_overlay(&self, stripes: u8) -> Delivery {
         Delivery::Overlay { window: (self.overlay_window / u16::from(stripes.max(1))).max(2) }
     }
 
-    /// The interval of reports of a receiver that is one of so many of an overlay.
+    /// The interval of reports of a receiver of an overlay with `members` members.
     pub(crate) fn feedback_of(&self, members: usize) -> Duration {
         let longest = self.overlay_feedback_longest.max(self.feedback_every);
         (self.overlay_feedback * members as u64).clamp(self.feedback_every, longest)

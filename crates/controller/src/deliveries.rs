@@ -1,7 +1,7 @@
 //! The running tasks: their flows are opened, weighed, replaced and stopped.
 //!
-//! Who serves a task is chosen in [`selection`](super::selection); this part does it. It changes nothing of who holds what, and
-//! knows nothing of casts: those begin tasks here and end them.
+//! The sources of a task are chosen in [`selection`](super::selection); this part opens and closes their flows. It
+//! changes nothing of who holds what, and knows nothing of casts: those begin tasks here and end them.
 
 mod overlays;
 mod reports;
@@ -37,7 +37,7 @@ pub(crate) struct Deliveries {
     agenda: Agenda,
 }
 
-/// What is to be looked after before the next output.
+/// Tasks to look after before the next output.
 #[derive(Default)]
 struct Agenda {
     /// Tasks to look after.

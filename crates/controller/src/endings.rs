@@ -123,7 +123,7 @@ mod tests {
     const NODE: NodeId = NodeId([1; 32]);
     const FLOW: FlowId = FlowId(7);
 
-    /// What a turn at this time wants done: how often the flow is stopped, and when it is looked after next.
+    /// Effects of a turn at this time: how often the flow is stopped, and when it is looked after next.
     fn turn(at: u64, act: impl FnOnce(&mut Turn<'_>)) -> (usize, Option<Time>) {
         let (config, mut draws) = (ControllerConfig::default(), Draws::new([0; 32]));
         let (mut stats, mut effects) = (ControllerStats::default(), VecDeque::new());

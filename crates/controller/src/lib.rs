@@ -118,7 +118,7 @@ pub struct Controller {
     out: VecDeque<Output<ControllerEvent>>,
 }
 
-/// What all parts work with.
+/// State that all parts work with.
 struct Desk {
     config: ControllerConfig,
     draws: Draws,
@@ -187,7 +187,7 @@ impl Controller {
         view::view(now, &self.catalog, tasks, &self.casts, &self.standing_casts, &self.coflows)
     }
 
-    /// What a node has said of itself, if it is known.
+    /// Introduction of a node, if it is known.
     pub fn info_of(&self, node: NodeId) -> Option<&NodeInfo> {
         self.catalog.node(node).map(|node| &node.info)
     }
@@ -316,7 +316,8 @@ impl Controller {
         }
     }
 
-    /// What nodes say of casts; a group's flow belongs to no task, nor does a tree. Anything else is given back.
+    /// Handles messages of nodes about casts; a group's flow belongs to no task, nor does a tree. Anything else is
+    /// given back.
     fn of_cast(&mut self, now: Time, node: NodeId, control: ToController) -> Option<ToController> {
         let (casts, below) = &mut self.casts(now);
         match control {
@@ -381,7 +382,7 @@ impl Controller {
         }
         if deliveries.has_finished(receiver, number) {
             turn.stats.requests_late += 1;
-            // Mostly nobody waits for this. But whoever was to stop may not have heard it.
+            // Mostly nobody waits for this. But a node that was to stop may not have heard it.
             let reason = Refusal::UnknownObject;
             return turn.answer(path, ToReceiver::Refused { request: number, reason });
         }
@@ -441,7 +442,8 @@ impl Controller {
     fn spoiled(&mut self, now: Time, node: NodeId, object: ObjectId, how: Spoiled) {
         self.catalog.spoil(node, object, how);
         self.deliveries.drop_object(&mut self.desk.turn(now), &self.catalog, node, object);
-        // Whoever has only spoiled copies left is told so, once all nodes that know this controller have had time to come.
+        // A receiver of which only spoiled copies are left is told so, once all nodes that know this controller have
+        // had time to come.
         if !self.recovery.awaits_nodes(now) {
             self.deliveries.give_up_spoiled_copies(&mut self.desk.turn(now), &self.catalog, object);
         }
@@ -459,7 +461,7 @@ impl Controller {
         (casts, Below { turn: desk.turn(now), catalog, deliveries, swarms, network })
     }
 
-    /// What a timer was set for.
+    /// Handles a timer that is due.
     fn due(&mut self, now: Time, subject: Subject) {
         let Controller { catalog, deliveries, swarms, recovery, desk, .. } = self;
         match subject {

@@ -1,18 +1,19 @@
 //! How patient the controller is with the flows of an overlay before it gives their stripes to others.
 //!
-//! A source that seems silent is mostly dead, or its host is. But where a thousand nodes begin at once, or the machines are busy, all seem
-//! silent, and whoever moves stripes then makes it worse: each move costs an order, a list and a handshake. So a receiver whose stripe has
-//! moved waits twice as long before the next one does ([`Mending`]), and only a part of an overlay moves at a time ([`Budget`]).
+//! A source that seems silent is mostly dead, or its host is. But where a thousand nodes begin at once, or the machines
+//! are busy, all seem silent, and moving stripes then makes it worse: each move costs an order, a list and a handshake.
+//! So a receiver whose stripe has moved waits twice as long before the next one does ([`Mending`]), and only a part of
+//! an overlay moves at a time ([`Budget`]).
 
 use headwater_units::{Duration, Time};
 
-/// Patience doubles so often at most: 500 ms become 16 s.
+/// Most doublings of the patience: 500 ms become 16 s.
 const DOUBLINGS: u32 = 5;
-/// After so many times its patience without a move a receiver has the least patience again.
+/// Multiple of its patience without a move after which a receiver has the least patience again.
 const CALM: u64 = 8;
-/// So many stripes move within one silence whatever the size of the overlay ...
+/// Number of stripes that move within one silence whatever the size of the overlay ...
 const LEAST_MOVES: usize = 64;
-/// ... or one part in so many of all its edges: a machine with 20 receivers dies, not half of the network.
+/// ... or this part of all its edges: a machine with 20 receivers dies, not half of the network.
 const PART: usize = 16;
 
 /// The moves of one receiver's stripes.
@@ -47,7 +48,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Whether one more may move, in an overlay of so many edges; false if enough have within the last `span`.
+    /// Whether one more may move, in an overlay of `edges` edges; false if enough have within the last `span`.
     pub(crate) fn allows(&mut self, now: Time, edges: usize, span: Duration) -> bool {
         if now >= self.since + span {
             *self = Budget { since: now, moved: 0 };

@@ -13,9 +13,10 @@ use headwater_wire::{Body, Class, Datagram, NodeInfo, SYMBOL_OVERHEAD};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// What trees may have of a link: the rest is for heartbeats, for what nodes and controller say to each other, and for queues to empty.
+/// Part of a link that trees may use: the rest is for heartbeats, for messages between nodes and controller, and for
+/// queues to empty.
 const FOR_TREES: f64 = 0.99;
-/// What Ethernet puts around an IP packet: preamble, addresses, type, check sequence and gap.
+/// Bytes that Ethernet puts around an IP packet: preamble, addresses, type, check sequence and gap.
 const ETHERNET: Bytes = Bytes::new(38);
 /// However frames are made.
 const MOST_FRAMING: Bytes = Bytes::new(1500);
@@ -32,10 +33,10 @@ pub struct NetworkSpec {
     pub fabric: FabricSpec,
     /// The addresses of its hosts, in the order of their numbers.
     pub hosts: Vec<HostAddresses>,
-    /// What its switches do where trees branch.
+    /// Behaviour of its switches where trees branch.
     #[serde(default)]
     pub switches: Switches,
-    /// At most so many trees for one cast; as many as there are, if nothing is said.
+    /// Most trees for one cast; as many as there are, if nothing is stated.
     #[serde(default)]
     pub trees: Option<u8>,
     /// Bytes that a frame has around an IP packet where the fabric's rates count them; 38, Ethernet's with preamble and gap, if
@@ -81,7 +82,7 @@ impl HostAddresses {
     }
 }
 
-/// What is wrong with a network that somebody has written down.
+/// Errors in a network that somebody has written down.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum NetworkError {
@@ -127,7 +128,7 @@ pub(crate) struct Network {
     topology: Topology,
     switches: Switches,
     framing: Bytes,
-    /// At most so many for one cast.
+    /// Most trees for one cast.
     pub(crate) most_trees: usize,
     pub(crate) signalling: SignallingMode,
     /// Its switches grant rates.
@@ -150,7 +151,7 @@ impl NetworkSpec {
 
 impl Network {
     pub(crate) fn new(spec: &NetworkSpec) -> Result<Network, NetworkError> {
-        // What a packet is that rates may count.
+        // Packet size for rates that count packets.
         let topology = spec.fabric.build(Bytes::new(1500))?;
         let needed = topology.hosts().len();
         if spec.hosts.len() != needed {
@@ -268,8 +269,8 @@ impl Network {
         (found.unwrap_or_default(), lost)
     }
 
-    /// What each of these trees may send at the same time as the others ([`headwater_wire::FlowRole::Tree`]), by place; `None` where
-    /// no rate of its links is stated.
+    /// Rate of each of these trees when all send at the same time ([`headwater_wire::FlowRole::Tree`]), by place;
+    /// `None` where no rate of its links is stated.
     pub(crate) fn rates(&self, trees: &[SteinerTree], symbol_size: u16) -> Vec<Option<BitRate>> {
         let around = self.around();
         let name = SymbolId { block: BlockIndex(0), esi: Esi(0) };
@@ -282,7 +283,7 @@ impl Network {
         trees::rates(&self.topology, trees, self.switches, sizes, rate)
     }
 
-    /// Who tells whom if a host begins, each at most `fan_out` others: only these hosts.
+    /// Order in which these hosts tell each other if a host begins, each at most `fan_out` others.
     pub(crate) fn tellings(
         &mut self,
         now: Time,
@@ -302,7 +303,7 @@ impl Network {
 /// The fewest cables that explain why these hops are silent, each by the cables that it crosses, if those that others are heard over
 /// are well. Where several explain as much, all of these.
 pub(crate) fn fewest(silent: Vec<BTreeSet<LinkId>>, heard: &BTreeSet<LinkId>) -> BTreeSet<LinkId> {
-    // Where each cable is heard over and the hop is silent all the same, whoever is at its end is.
+    // Where each cable is heard over and the hop is silent all the same, the node at its end is.
     let suspects = |cables: BTreeSet<LinkId>| if cables.is_subset(heard) { cables } else { &cables - heard };
     let mut silent: Vec<BTreeSet<LinkId>> = silent.into_iter().map(suspects).collect();
     let mut cut = BTreeSet::new();

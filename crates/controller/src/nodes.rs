@@ -65,7 +65,7 @@ impl Controller {
         let over: Vec<TaskId> = asked.map(|task| task.id()).collect();
         let turn = &mut desk.turn(now);
         over.into_iter().for_each(|task| deliveries.end_task(turn, catalog, task, Outcome::Cancelled));
-        // What was said until now may still go by this path.
+        // Messages put down until now may still go by this path.
         self.carry_out();
         self.path_lost(now, path);
     }

@@ -48,7 +48,7 @@ pub(crate) fn rooms(catalog: &Catalog, sources: &[NodeId]) -> Option<u16> {
     sources.iter().filter_map(|node| Some(catalog.node(*node)?.info.room)).min()
 }
 
-/// Whether whoever asked for a cast is content with receivers that pass on.
+/// Whether the asker is content with receivers that pass on.
 pub(crate) fn may_overlay(wish: CastWish) -> bool {
     matches!(wish, CastWish::Best | CastWish::Overlay)
 }

@@ -1,4 +1,4 @@
-//! Who sends which stripe of which object to whom: the trees of overlays, as receivers come and go.
+//! Membership of overlays: the parent of each receiver for each stripe of an object, as receivers come and go.
 //!
 //! ```text
 //!   begin    all at once ([`super::striping`]); a place that has been given may be unclaimed for a while
@@ -9,7 +9,7 @@
 //! A parent is chosen that has a slot left in that tree, or else one that sends less than it could; of these one in the same rack, and
 //! the one nearest to the source. So where somebody dies, those below it go to its own parents, each of which has one child less.
 //!
-//! Knows nothing of tasks and flows: whoever asks says who may be chosen.
+//! Knows nothing of tasks and flows: the caller says who may be chosen.
 
 #[cfg(test)]
 mod tests;
@@ -23,12 +23,13 @@ use crate::striping::{self, Parent, Receiver, Striping};
 pub(crate) use trees::Known;
 use trees::{MOST_RATED, Member, Overlay};
 
-/// A tree changes at most so often because somebody holds up others.
+/// Least interval between changes of a tree because a receiver holds up others.
 const RESPITE: Duration = Duration::from_secs(2);
-/// Of more members than [`MOST_RATED`], first so many of the same rack and so many that have slots left in the tree are looked at.
+/// Of more members than [`MOST_RATED`], the number of the same rack, and of those that have slots left in the tree,
+/// that are looked at first.
 const OF_THE_RACK: usize = 64;
 const WITH_SLOTS: usize = 32;
-/// And so many whatever they have: where many look for others at once, no slot is left.
+/// Number that are looked at whatever they have: where many look for others at once, no slot is left.
 const ANY: usize = 64;
 /// The overlays, by object.
 #[derive(Debug, Default)]
@@ -45,7 +46,7 @@ pub(crate) struct Beginner {
     pub(crate) weight: f64,
 }
 
-/// Who sends a receiver which stripe.
+/// Parents of a receiver, one for each stripe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Parents {
     /// Number of stripes.
@@ -216,12 +217,12 @@ impl Overlays {
         self.member(object, node).is_some_and(|member| member.is_done)
     }
 
-    /// Who sends a receiver a stripe.
+    /// Parent of a receiver for a stripe.
     pub(crate) fn parent(&self, object: ObjectId, node: NodeId, stripe: u8) -> Option<NodeId> {
         self.member(object, node)?.parents.get(usize::from(stripe)).copied()?
     }
 
-    /// Who has a stripe from a node.
+    /// Children of a node for a stripe.
     pub(crate) fn children(
         &self,
         object: ObjectId,
@@ -318,7 +319,7 @@ impl Overlays {
         moved
     }
 
-    /// A receiver is gone, with its slots. Whoever had a stripe from it is to be mended, and is returned.
+    /// A receiver is gone, with its slots. Returns the receivers that had a stripe from it, which are to be mended.
     pub(crate) fn leave(&mut self, object: ObjectId, node: NodeId) -> Vec<NodeId> {
         let Some(overlay) = self.overlays.get_mut(&object) else { return Vec::new() };
         (0..usize::from(overlay.of)).for_each(|stripe| overlay.abandon(node, stripe));
@@ -332,14 +333,14 @@ impl Overlays {
         gone.children.concat()
     }
 
-    /// Whoever had all of the object has it no longer.
+    /// A node that had all of the object has it no longer.
     pub(crate) fn lose(&mut self, object: ObjectId, node: NodeId) {
         if self.is_done(object, node) {
             self.leave(object, node);
         }
     }
 
-    /// What is known of an overlay from before a restart: somebody has a stripe from this node.
+    /// Restores one edge of an overlay after a restart: `node` has the stripe from `parent`.
     pub(crate) fn restore(
         &mut self,
         object: ObjectId,

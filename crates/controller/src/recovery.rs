@@ -47,7 +47,7 @@ impl Recovery {
         self.until.is_some_and(|until| now < until) && self.asked.len() < MOST
     }
 
-    /// What was asked for too early is heard again when its name is known, or when it is late enough.
+    /// Holds a request back that came too early, until its name is known or it is late enough.
     pub(crate) fn hold_back(&mut self, path: PathId, name: String, control: ToController) {
         let asked = Asked { path, name, control };
         if !self.asked.contains(&asked) {
@@ -55,7 +55,7 @@ impl Recovery {
         }
     }
 
-    /// What was asked for by names that are known by now.
+    /// Requests whose names are known by now.
     pub(crate) fn known(&mut self, catalog: &Catalog) -> Vec<(PathId, ToController)> {
         let known = self.asked.extract_if(.., |asked| catalog.resolve(&asked.name).is_some());
         known.map(|asked| (asked.path, asked.control)).collect()
@@ -67,7 +67,7 @@ impl Recovery {
         asked.into_iter().map(|asked| (asked.path, asked.control)).collect()
     }
 
-    /// Whoever asked is gone.
+    /// Forgets the requests of a peer that is gone.
     pub(crate) fn forget(&mut self, path: PathId) {
         self.asked.retain(|asked| asked.path != path);
     }

@@ -12,7 +12,7 @@ use crate::overlay_membership::Parents;
 use crate::tasks::{Flow, FlowState, Task, Tasks};
 use crate::{ControllerConfig, TaskGroup};
 
-/// What a choice is made from.
+/// Input of a choice.
 #[derive(Clone, Copy)]
 pub(crate) struct Known<'a> {
     pub(crate) catalog: &'a Catalog,
@@ -28,7 +28,7 @@ pub(crate) enum Placement {
     Overlay(Parents),
 }
 
-/// What a new flow is to be.
+/// Facts of a new flow.
 pub(crate) struct FlowPlan {
     pub(crate) node: NodeId,
     pub(crate) index: u8,

@@ -17,9 +17,9 @@ use crate::timers::Subject;
 use crate::turn::Turn;
 use crate::{ControllerEvent, StandingRecord};
 
-/// A node has so long to say what it holds, and others to come with it.
+/// Time for a node to say what it holds, and for others to come with it.
 const SETTLE: Duration = Duration::from_secs(1);
-/// What nobody holds is looked for again after so long.
+/// Interval between searches for an object that nobody holds.
 const AGAIN: Duration = Duration::from_secs(10);
 /// Maximum number of standing casts.
 const MOST: usize = 1024;

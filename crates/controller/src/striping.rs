@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 const FEW: u8 = 4;
 /// Stripes of many: trees of 10,000 are six hops deep.
 const MANY: u8 = 8;
-/// From so many receivers on.
+/// Number of receivers from which on they count as many.
 const MANY_RECEIVERS: usize = 64;
 
 /// A receiver at the beginning.
@@ -50,7 +50,7 @@ pub(crate) struct Striping {
     pub(crate) slots: Vec<Vec<u32>>,
 }
 
-/// How many stripes so many receivers begin with.
+/// Number of stripes that `receivers` receivers begin with.
 pub(crate) fn stripes(receivers: usize) -> u8 {
     match receivers {
         // With one for each, nobody stands inside two trees, and nobody sends a whole copy.
@@ -61,7 +61,7 @@ pub(crate) fn stripes(receivers: usize) -> u8 {
 }
 
 impl Striping {
-    /// Builds the trees of so many stripes.
+    /// Builds the trees of `stripes` stripes.
     pub(crate) fn new(receivers: &[Receiver], stripes: u8) -> Self {
         let stripes = usize::from(stripes);
         let racks = racks(receivers);
@@ -130,7 +130,7 @@ impl Striping {
     }
 }
 
-/// Takes one slot of whoever has been waiting for children longest.
+/// Takes one slot of the parent that has been waiting for children longest.
 fn take(open: &mut VecDeque<(Parent, u32)>) -> Parent {
     while let Some((parent, left)) = open.front_mut() {
         if *left > 0 {
@@ -202,7 +202,7 @@ fn deal(weights: &[f64], demand: &[u32]) -> Vec<Vec<(usize, u32)>> {
     dealt
 }
 
-/// So many slots, split by weight; none is left over.
+/// Splits `total` slots by weight; none is left over.
 fn capacities(weights: &[f64], total: u32) -> Vec<u32> {
     let sum: f64 = weights.iter().sum();
     if sum <= 0.0 {
@@ -325,7 +325,7 @@ mod tests {
             }
             assert!(entered.iter().all(|copies| (copies - 1.0).abs() < 1e-9), "{sizes:?}: {entered:?}");
             assert!(left.iter().all(|copies| *copies <= 1.13), "{sizes:?}: {left:?}");
-            // What a node sends for its rack it has besides.
+            // Symbols that a node sends for its rack come on top.
             assert!(sent.iter().all(|copies| *copies <= 1.26), "{sizes:?}: {sent:?}");
             assert!(deepest <= 10, "{sizes:?}: {deepest} hops");
         }

@@ -49,13 +49,13 @@ pub(crate) struct Flow {
     pub(crate) pushed: bool,
     /// The last time that it was ordered again because it was silent.
     pub(crate) reordered: Time,
-    /// What the receiver said of it last.
+    /// The receiver's last report of it.
     pub(crate) view: Option<FlowView>,
-    /// What the source said of it last.
+    /// The source's last report of it.
     pub(crate) report: Option<FlowReport>,
     /// Round-trip time, smoothed over reports.
     pub(crate) rtt: Option<Duration>,
-    /// What it could count on when it was opened.
+    /// Capacity that it could count on when it was opened.
     pub(crate) start: Option<Start>,
 }
 
@@ -93,7 +93,7 @@ pub(crate) enum Pace {
 
 /// One receiver wants one object.
 pub(crate) struct Task {
-    /// What outlasts us of it, but for its flows: those are below.
+    /// Its state that survives a restart, but for its flows: those are below.
     pub(crate) facts: TaskRecord,
     /// In the order of their opening.
     pub(crate) flows: Vec<Flow>,
@@ -132,7 +132,7 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    /// What a request begins, without sources, symbols and id yet.
+    /// New task of a request, without sources, symbols and id yet.
     pub(crate) fn begun(now: Time, path: PathId, request: &Request, object: ObjectId, bytes: Bytes) -> Task {
         let facts = TaskRecord {
             task: TaskId(0),
@@ -153,7 +153,7 @@ impl Task {
         };
         Task { path: Some(path), ..Task::new(now, facts) }
     }
-    /// What was running when the controller stopped, without its flows.
+    /// A task that was running when the controller stopped, without its flows.
     pub(crate) fn restored(now: Time, mut record: TaskRecord) -> Task {
         record.distrusted.sort_unstable();
         // Until its receiver reports, all of it counts as missing.
@@ -225,11 +225,11 @@ impl Task {
     pub(crate) fn flow_mut(&mut self, flow: FlowId) -> Option<&mut Flow> {
         self.flows.iter_mut().find(|its| its.facts.flow == flow)
     }
-    /// What its flows bring together, as its receiver says.
+    /// Rate of its flows together, by the receiver's report.
     pub(crate) fn rate(&self) -> BitRate {
         self.flows.iter().filter_map(|flow| flow.view).map(|view| view.rate).sum()
     }
-    /// What its receiver needs to know of its flows.
+    /// Facts of its flows that its receiver needs.
     pub(crate) fn grants(&self) -> Vec<FlowGrant> {
         if !self.trees.is_empty() {
             return self.trees.clone();

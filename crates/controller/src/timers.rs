@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_units::{FlowId, NodeId, ObjectId, TaskId, Time};
 
-/// What is looked after when its time comes.
+/// Subject of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Subject {
     /// The weights of all flows.

@@ -42,7 +42,7 @@ mod pushes;
 mod repair;
 mod signals;
 
-/// What is cast by trees, and from where.
+/// Object that is cast by trees, and its source.
 #[derive(Clone, Copy)]
 pub(crate) struct Cargo {
     pub(crate) object: ObjectId,
@@ -57,7 +57,7 @@ pub(crate) struct Cargo {
 pub(crate) struct InstalledTrees {
     cargo: Cargo,
     pub(crate) symbol_size: u16,
-    /// What the source is told that its flows are for.
+    /// Task that the source's flows are for.
     task: TaskId,
     trees: Vec<InstalledTree>,
     /// Receivers of the trees, with their hosts.
@@ -66,7 +66,7 @@ pub(crate) struct InstalledTrees {
     /// Where the node above reaches each.
     addresses: BTreeMap<(NodeId, FlowId), SocketAddr>,
     version: u32,
-    /// What was last reported as silent: by whom, on which tree, which neighbour.
+    /// Last reports of silence: the reporter, the tree, the neighbour.
     silent: BTreeSet<(NodeId, FlowId, SocketAddr)>,
     /// The first such report since the last repair, and how long there had been silence.
     reported: Option<(Time, Duration)>,
@@ -97,7 +97,7 @@ enum State {
     Over,
 }
 
-/// What a node was told of a tree.
+/// Order to a node about a tree.
 struct Order {
     order: TreeOrder,
     say: Retry,
@@ -106,7 +106,7 @@ struct Order {
     known: bool,
 }
 
-/// What nodes are to be told, and where the node above reaches each.
+/// Orders for nodes, and the address at which the node above reaches each.
 #[derive(Default)]
 struct Wanted {
     orders: BTreeMap<(NodeId, FlowId), TreeOrder>,
@@ -168,7 +168,7 @@ impl InstalledTrees {
         let routes: Vec<SteinerTree> = routes.into_iter().take(network.most_trees).collect();
         let hops =
             routes.iter().flat_map(|route| network.hops(route)).map(|hop| hop.depth).max().unwrap_or(0);
-        // Whoever only hands on must carry the symbols too.
+        // Nodes that only hand on must carry the symbols too.
         let rooms = standing.values().filter_map(|node| catalog.node(*node)).map(|node| node.info.room);
         let room = asking.values().copied().chain(rooms).min().unwrap_or(0);
         let symbol_size = Geometry::fitting(cargo.bytes, room).symbol_size();
@@ -238,7 +238,7 @@ impl InstalledTrees {
             && self.orders.values().all(|order| order.confirmed)
     }
 
-    /// What each of their receivers is granted.
+    /// Grant of each of the trees' receivers.
     pub(crate) fn grants(&self) -> Vec<FlowGrant> {
         let of = self.trees.len() as u8;
         let grant = |(index, tree): (u8, &InstalledTree)| FlowGrant {
@@ -308,7 +308,7 @@ impl InstalledTrees {
 
     // ---- who hands on to whom
 
-    /// What each node on the trees is to do.
+    /// Order for each node on the trees.
     fn wanted_orders(
         &self,
         turn: &Turn<'_>,

@@ -18,7 +18,7 @@ use crate::{ControllerConfig, ControllerEvent, ControllerStats};
 /// One thing that a part wants done.
 #[derive(Debug)]
 pub(crate) enum Effect {
-    /// Something is said to whoever is behind a path.
+    /// Send this to the peer behind a path.
     Answer(PathId, Control),
     /// Something is said to a node; nothing if it is away.
     Tell(NodeId, Control),
@@ -67,7 +67,7 @@ impl Draws {
     }
 }
 
-/// What a part works with while one input is handled.
+/// State that a part works with while one input is handled.
 pub(crate) struct Turn<'a> {
     pub(crate) now: Time,
     pub(crate) config: &'a ControllerConfig,
@@ -77,7 +77,7 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Says something to whoever is behind a path.
+    /// Sends something to the peer behind a path.
     pub(crate) fn answer(&mut self, path: PathId, control: impl Into<Control>) {
         self.effects.push_back(Effect::Answer(path, control.into()));
     }
@@ -93,7 +93,7 @@ impl Turn<'_> {
     pub(crate) fn wake(&mut self, subject: Subject, at: Option<Time>) {
         self.effects.push_back(Effect::Wake(subject, at));
     }
-    /// What is said from now on.
+    /// Retry schedule of a message that is sent from now on.
     pub(crate) fn retry(&self) -> Retry {
         Retry::at(self.now, self.config.retry_first)
     }

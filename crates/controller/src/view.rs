@@ -12,7 +12,7 @@ use crate::coflows::{CoflowView, Coflows};
 use crate::standing_casts::StandingCasts;
 use crate::tasks::{Flow, FlowState, Task, Tasks};
 
-/// What a controller knows at a moment; lists ascend by id, flows come in the order of their opening.
+/// Snapshot of a controller's state; lists ascend by id, flows come in the order of their opening.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ControllerView {
     /// Nodes that are here, or were.
@@ -32,7 +32,7 @@ pub struct ControllerView {
 /// One node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NodeView {
-    /// What it said of itself.
+    /// Its introduction.
     pub info: NodeInfo,
     /// Whether it can be reached now.
     pub here: bool,
@@ -51,7 +51,7 @@ pub struct ObjectView {
     pub object: ObjectId,
     /// Its size.
     pub bytes: Bytes,
-    /// What it is called by those who hold it.
+    /// Names that its holders give it.
     pub names: Vec<String>,
     /// Connected holders.
     pub holders: Vec<NodeId>,
@@ -66,13 +66,13 @@ pub struct TaskView {
     pub task: TaskId,
     /// The receiver.
     pub receiver: NodeId,
-    /// What.
+    /// Object of the task.
     pub object: ObjectId,
     /// As asked for.
     pub name: String,
     /// The object's size.
     pub bytes: Bytes,
-    /// What is left of it, about.
+    /// Bytes left of it, about.
     pub remaining: Bytes,
     /// Symbols that are still needed.
     pub needed: Symbols,
@@ -95,9 +95,9 @@ pub struct TaskView {
 /// One running cast.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CastView {
-    /// Its number, as whoever asked for it drew it.
+    /// Its number, drawn by the asker.
     pub cast: u64,
-    /// What is cast.
+    /// Object that is cast.
     pub object: ObjectId,
     /// As asked for.
     pub name: String,
@@ -149,11 +149,11 @@ pub struct FlowStatus {
     pub standing: FlowStanding,
     /// Its weight, as planned.
     pub theta: Theta,
-    /// What it delivers lately.
+    /// Rate that it delivers lately.
     pub rate: BitRate,
-    /// What it has delivered of use.
+    /// Useful bytes that it has delivered.
     pub bytes: Bytes,
-    /// Nothing came for this long although something was expected.
+    /// Time for which nothing came although something was expected.
     pub silent: Duration,
     /// Its congestion signal.
     pub signal: MarkSignal,

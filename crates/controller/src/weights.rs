@@ -28,11 +28,11 @@ pub(crate) struct Planner {
     /// When weights were planned last.
     planned: Option<Time>,
     topology: Topology,
-    /// What was delivered lately, by link: survives a rebuilt topology.
+    /// Rates delivered lately, by link: they survive a rebuilt topology.
     delivered: BTreeMap<LinkKind, WindowedMax>,
 }
 
-/// What is known of one link from the flows on it.
+/// Measurements of one link from the flows on it.
 #[derive(Default)]
 struct Load {
     rate: BitRate,
@@ -96,7 +96,7 @@ impl Planner {
                 let path = self.topology.path(flow.facts.node, task.facts.receiver, catalog);
                 for link in path.links() {
                     let load = loads.entry(*link).or_default();
-                    // What a group's flow carries once, each of its members delivers.
+                    // Symbols that a group's flow carries once are delivered by each of its members.
                     let view = flow.view.filter(|_| flow.facts.group.is_none());
                     let rate = view.map_or(0, |view| view.rate.get());
                     load.rate = BitRate::new(load.rate.get().saturating_add(rate));
@@ -242,8 +242,8 @@ impl WindowedMax {
     }
 }
 
-/// What Algorithm 1 sorts by: the remaining size; but tasks with a rank of their own come before all others, those that are to go before
-/// nobody behind them, and background tasks last of all.
+/// Sorting key of Algorithm 1: the remaining size; but tasks with a rank of their own come before all others, those
+/// that are to go before nobody behind them, and background tasks last of all.
 fn place_in_line(now: Time, task: &Task) -> Bytes {
     const SIZES: u64 = Rank::LAST.get() as u64 + 1;
     const BACKGROUND: u64 = u64::MAX / 2;
@@ -269,7 +269,7 @@ fn rank(now: Time, task: &Task, (begun, urgency): (Time, Urgency)) -> Option<Ran
         TransferOrder::Stated(rank) => Order::Stated(rank),
     };
     let ranking = Ranking { order, late: Late::RanksLast };
-    // What its links carry is not known here: it is late when its time has passed.
+    // The capacity of its links is not known here: it is late when its time has passed.
     let link = BitRate::new(u64::MAX);
     let transfer = pam::Transfer { started: begun.since(Time::ZERO), deadline, receivers: 1, link };
     match ranking.standing(now, &transfer, task.remaining()) {

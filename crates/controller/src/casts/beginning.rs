@@ -74,7 +74,7 @@ impl Casts {
             let own = below.deliveries.tasks().secret(below.turn.draws);
             cast.members.insert(node, Member::new(now, below.turn.draws.request(), own, config));
             cast.members.look_after(node, Some(now));
-            // What cannot come to anything is said at once.
+            // A receiver that cannot take part is reported at once.
             match catalog.node(node) {
                 _ if catalog.holds(node, object) => cast.end(now, node, MemberStanding::Had),
                 Some(known) if known.path.is_some() && !known.keeps => {

@@ -52,7 +52,7 @@ pub(super) fn put_in_line(casts: &mut BTreeMap<u64, Cast>) {
 }
 
 impl Cast {
-    /// Which transport brings it to so many receivers at computed rates.
+    /// Which transport brings it to that many receivers at computed rates.
     pub(super) fn delivery_by_rates(&self, below: &Below<'_>, receivers: usize) -> Delivery {
         let Urgency { precedence: Precedence { order, drops_late }, deadline } =
             self.urgency.unwrap_or_default();
@@ -79,8 +79,8 @@ impl Cast {
         }
     }
 
-    /// What is known of the way to its receivers before anything was sent: the longest of their round trips to the controller, with that
-    /// of the source.
+    /// First estimate of the path to its receivers, before anything was sent: the longest of their round trips to the
+    /// controller, with that of the source.
     pub(super) fn first_round_trip(&self, below: &Below<'_>, receivers: &[NodeId]) -> Option<Start> {
         let rtt = |node: NodeId| below.catalog.node(node).and_then(|node| node.info.rtt);
         let farthest = receivers.iter().filter_map(|node| rtt(*node)).max()?;
@@ -89,7 +89,7 @@ impl Cast {
         Some(Start { rate, rtt: farthest.max(info.rtt.unwrap_or_default()) })
     }
 
-    /// What the source has said last of a transfer at computed rates, and when.
+    /// The source's last report about a transfer at computed rates, and its time.
     pub(super) fn transfer(&self) -> Option<(Time, TransferReport)> {
         match &self.route {
             Route::Multicast(Multicast::Open(OpenGroup { pace: GroupPace::Computed(report), .. })) => *report,
@@ -122,7 +122,7 @@ impl Cast {
         })
     }
 
-    /// What whoever asked is told of that, if it went so.
+    /// News about that for the node that asked, if the cast goes at rates.
     pub(super) fn at_rates(&self, now: Time) -> Option<AtRates> {
         let left = self.unscheduled.map(AtRates::Left);
         left.or_else(|| self.rate_news(now).map(AtRates::Goes))

@@ -174,7 +174,7 @@ impl Cast {
         self.look_after_members(below);
     }
 
-    /// There are no trees, and whoever asked wants nothing else.
+    /// There are no trees, and the asker wants nothing else.
     pub(super) fn fail_without_trees(&mut self, below: &mut Below<'_>, why: WhyUnicast) {
         let reason = match why {
             WhyUnicast::NoTrees => "no tree of the network leads to two receivers",

@@ -92,7 +92,7 @@ pub(super) enum Multicast {
     Over { at: SocketAddr, members: u16, of: u16, pace: GroupPace },
 }
 
-/// Who decides when the next symbol leaves for a group.
+/// Rule for when the next symbol leaves for a group.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum GroupPace {
     /// Its members, who ask for each (SCDP).

@@ -25,7 +25,7 @@ pub(crate) struct Member {
     /// The path and the life of the node in which it was told last.
     pub(super) told: Option<(PathId, u64)>,
     pub(super) invite: Retry,
-    /// What it asks for, until that is answered; and where it asks from.
+    /// Its request, until that is answered; and the path that it came by.
     pub(super) asks: Option<(PathId, Request)>,
     pub(super) served: Served,
     pub(super) task: Option<TaskId>,

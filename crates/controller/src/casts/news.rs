@@ -1,4 +1,5 @@
-//! What whoever asked for a cast is told: at once what has changed, of all others a few each time, and of all at the end.
+//! News for the node that asked for a cast: at once of all changes, of all other receivers a few each time, and of all
+//! at the end.
 
 use headwater_units::{Bytes, Duration, NodeId, Time};
 use headwater_wire::{CastNews, MAX_NEWS, MemberNews};
@@ -9,7 +10,8 @@ use crate::ControllerConfig;
 use crate::tasks::Tasks;
 use crate::tree_installation::InstalledTrees;
 
-/// News say how far the last receiver is, for which all are looked at: they come no faster than so much for each.
+/// News say how far the last receiver is, for which all are looked at: this is the least time between news for each of
+/// them.
 const EACH: Duration = Duration::from_micros(100);
 
 impl Cast {
@@ -25,7 +27,7 @@ impl Cast {
             let task = member.task.and_then(|task| tasks.get(task));
             task.map_or(Bytes::ZERO, |task| whole - task.remaining().min(whole))
         });
-        // What others have got of a receiver is known when all have ended.
+        // The bytes that others have got of a receiver are known when all have ended.
         let nodes: Vec<NodeId> = match over {
             true => self.members.nodes().collect(),
             false => self.members.take_news(MAX_NEWS).into_iter().collect(),

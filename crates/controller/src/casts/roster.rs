@@ -21,7 +21,7 @@ pub(crate) struct Roster {
     /// When receivers are to be looked after: each once at most.
     due: BTreeSet<(Time, NodeId)>,
     due_at: BTreeMap<NodeId, Time>,
-    /// Receivers whose standing has changed since whoever asked was told of them.
+    /// Receivers whose standing has changed since the asker was told of them.
     changed: BTreeSet<NodeId>,
     /// Receivers after this one are told of next where there is nothing new.
     told: Option<NodeId>,
@@ -137,12 +137,12 @@ impl Roster {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Whoever asked knows nothing yet.
+    /// The node that asked knows nothing yet.
     pub(super) fn tell_all(&mut self) {
         self.changed = self.nodes().collect();
     }
 
-    /// Receivers to tell of: those that have changed, and at least so many, one after the other.
+    /// Receivers to tell of: those that have changed, and at least `least`, one after the other.
     pub(super) fn take_news(&mut self, least: usize) -> BTreeSet<NodeId> {
         let mut news = std::mem::take(&mut self.changed);
         let missing = least.min(self.len()).saturating_sub(news.len());

@@ -1,4 +1,4 @@
-//! What is done for a cast as time passes: the next step, receivers told again, and whoever asked told how it does.
+//! Steps of a cast as time passes: the next step of its route, repeated invitations, and news for the node that asked.
 
 use headwater_units::Time;
 use headwater_wire::{CastWish, MAX_FLOWS, ToNode, WhyUnicast};
@@ -9,8 +9,8 @@ use crate::ControllerEvent;
 use crate::timers::Subject;
 
 impl Cast {
-    /// Looks after a cast: tells receivers, goes on to the next step, tells whoever asked, and sets the next wake-up. True if it is
-    /// over.
+    /// Looks after a cast: tells receivers, goes on to the next step, tells the asker, and sets the next wake-up. True
+    /// if it is over.
     pub(super) fn tick(&mut self, below: &mut Below<'_>) -> bool {
         self.look_after_members(below);
         self.drop_if_late(below);
@@ -66,12 +66,13 @@ impl Cast {
         }
     }
 
-    /// Tells whoever asked how it does, if it is time. True if that was the last word.
+    /// Tells the asker how it does, if it is time. True if that was the last word.
     fn tell_asker(&mut self, below: &mut Below<'_>) -> bool {
         let now = below.turn.now;
         let mut over = false;
         if self.members.open() == 0 {
-            // What has left on the group's flow is known when it ends, which it does when its members say goodbye.
+            // The number of symbols that left on the group's flow is known when it ends, which it does when its members
+            // say goodbye.
             let until = *self.over_at.get_or_insert(now + below.turn.config.retry_first);
             over = match &self.route {
                 Route::Trees(Trees::Installed(..)) => self.stop_trees(below),

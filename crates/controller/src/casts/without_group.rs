@@ -38,7 +38,7 @@ impl Cast {
         let Some(least) = overlay::rooms(catalog, &sources) else {
             return self.serve_each(below, WhyUnicast::Source);
         };
-        // What is passed on as it comes is cut alike for all.
+        // An object that is passed on as it comes is cut alike for all.
         let each = rooms.values().copied().chain(running.iter().map(|it| it.room));
         let room = each.fold(least, u16::min);
         let symbol_size = Geometry::fitting(self.bytes, room).symbol_size();

@@ -1,4 +1,4 @@
-//! What names stand for: the highest generation seen of each, and who claimed it.
+//! Objects that names stand for: the highest generation seen of each name, and its owner.
 //!
 //! ```text
 //!              Hold, where nothing is known            Named, or a Claim that is granted
@@ -17,7 +17,7 @@ use headwater_wire::{Claim, ClaimRule, Naming};
 use super::{Catalog, NAMES_PER_HOLDING};
 use crate::{ControllerConfig, NameRecord};
 
-/// What a name stands for.
+/// Object that a name stands for.
 #[derive(Clone, Copy)]
 struct Standing {
     object: ObjectId,
@@ -70,7 +70,7 @@ pub(super) enum Verdict {
 }
 
 impl Names {
-    /// What it stands for, unless it was removed.
+    /// Object that it stands for, unless the name was removed.
     pub(super) fn get(&self, name: &str) -> Option<ObjectId> {
         self.table.get(name).filter(|it| !it.removed).map(|it| it.object)
     }
@@ -121,7 +121,7 @@ impl Names {
 }
 
 impl Catalog {
-    /// What a name stands for; `None` also if it was never claimed.
+    /// Object and owner of a name; `None` also if it was never claimed.
     pub(super) fn naming(&self, name: &str) -> Option<Naming> {
         let it = self.names.table.get(name).filter(|it| !it.removed && it.generation > 0)?;
         Some(it.naming(name))
@@ -132,7 +132,7 @@ impl Catalog {
         std::mem::take(&mut self.forgotten_names)
     }
 
-    /// A name from before a restart: whoever holds it is still to come.
+    /// A name from before a restart: its holders are still to come.
     pub(super) fn note_restored(&mut self, record: NameRecord, config: &ControllerConfig) {
         let NameRecord { naming: Naming { name, object, generation, owner }, removed } = record;
         if !self.room_for_name(&name, owner, config) {
@@ -183,7 +183,7 @@ impl Catalog {
         name: String,
         config: &ControllerConfig,
     ) {
-        // What finds no room is not remembered anywhere.
+        // A name that finds no room is not remembered anywhere.
         if !self.room_for_name(&name, node, config) {
             return;
         }
@@ -227,7 +227,7 @@ impl Catalog {
             return self.changed(naming, false, config);
         }
         if it.removed {
-            // Whoever comes back with what was removed last brings it back: copies stay.
+            // A node that comes back with the object that was removed last brings it back: copies stay.
             return self.changed(there, it.granted_here, config);
         }
         self.show(naming.object, &naming.name);
@@ -237,7 +237,7 @@ impl Catalog {
         }
     }
 
-    /// Whether whoever could object to a claim has yet to come back and say so.
+    /// Whether a node that could object to a claim has yet to come back and say so.
     pub(crate) fn owner_is_missing(&self, node: NodeId, claim: &Claim) -> bool {
         self.names.table.get(&claim.name).is_some_and(|it| {
             let is_another = it.generation > 0 && !it.removed && it.object != claim.object;

@@ -1,4 +1,5 @@
-//! What nodes say of names, and what they are told: a name goes back to nothing older, and to nobody else while its owner is here.
+//! Claims of nodes on names, and the answers: a name goes back to nothing older, and to nobody else while its owner is
+//! here.
 
 use headwater_units::{NodeId, ObjectId};
 use headwater_wire::{Claim, MAX_NAME, NameStands, Naming, ToNode};
@@ -25,7 +26,7 @@ impl Catalog {
             Verdict::Known => self.naming(&claim.name),
             Verdict::Otherwise(there) => {
                 turn.stats.names_refused += 1;
-                // What was only supposed has no generation to tell.
+                // A name that was only supposed has no generation to tell.
                 Some(Naming { generation: there.generation.max(1), ..there })
             }
             Verdict::Changed(change) => {

@@ -14,18 +14,20 @@ use crate::tasks::{Flow, FlowState, Task};
 use crate::turn::Turn;
 use crate::{ControllerConfig, TaskRecord};
 
-/// A receiver that was not heard for so long is not counted on as a parent: it says ten times a second how it does, of many at least
-/// once.
+/// Silence after which a receiver is not counted on as a parent: it says ten times a second how it does, of many at
+/// least once.
 const MEMBER_HEARD: Duration = Duration::from_secs(2);
-/// Nor, where it says so less often, one that has missed so many reports.
+/// Number of missed reports that count as that silence, where it reports less often.
 const MISSED: u64 = 3;
-/// Where there is nobody else, a node that has failed a receiver is asked again after so many times the silence that it was given.
+/// Where there is nobody else, a node that has failed a receiver is asked again after this many times the silence that
+/// it was given.
 const STUCK: u64 = 4;
-/// While its parent is here and merely silent, a receiver has a stripe from the source only if fewer than so many have. Where all are
-/// silent, the machines are busy, and a source that sends each a copy of its own would make them busier.
+/// While its parent is here and merely silent, a receiver has a stripe from the source only if fewer receivers than
+/// this have. Where all are silent, the machines are busy, and a source that sends each a copy of its own would make
+/// them busier.
 const MOST_OF_SOURCE: usize = 4;
-/// Where many begin at once, orders and answers take time: so much for each of them. Until then nobody is replaced who has not brought
-/// anything yet.
+/// Where many begin at once, orders and answers take time: this much for each of them. Until then nobody is replaced
+/// who has not brought anything yet.
 const BEGINNING: Duration = Duration::from_millis(2);
 
 /// The stripes of a task's overlay that have a block. Many receivers have more stripes than a small object has blocks, and a flow that
@@ -65,7 +67,8 @@ impl Deliveries {
         }
     }
 
-    /// Places that nobody has asked for are free, and whoever was to have something from there is looked after.
+    /// Places that nobody has asked for are free, and receivers that were to have something from there are looked
+    /// after.
     pub(crate) fn take_unclaimed_places(&mut self, object: ObjectId) {
         let below = self.overlays.take_unclaimed(object);
         self.touch_fetching(object, below);
@@ -255,7 +258,7 @@ impl Deliveries {
         }
     }
 
-    /// Who sends a stripe to a task from now on: somebody that has not failed it, or else not for a while.
+    /// New parent of a task for a stripe: a node that has not failed it, or else not for a while.
     fn other_parent(
         &mut self,
         now: Time,
@@ -270,7 +273,7 @@ impl Deliveries {
         })
     }
 
-    /// Who sends a stripe to a task from now on, but for those that are barred until then.
+    /// New parent of a task for a stripe, other than those that are barred until then.
     fn parent_but(
         &mut self,
         now: Time,

@@ -72,7 +72,8 @@ impl Deliveries {
         }
     }
 
-    /// A task that came at computed rates goes on by pulls, with what it has: as one of a group, or else from whoever can serve it.
+    /// A task that came at computed rates goes on by pulls, with what it has: as one of a group, or else from nodes
+    /// that can serve it.
     pub(crate) fn pull_instead(
         &mut self,
         turn: &mut Turn<'_>,

@@ -22,7 +22,7 @@ pub(crate) struct Progress {
     pub(crate) flows: Vec<FlowView>,
 }
 
-/// What a receiver gets by the trees of a cast.
+/// A receiver's part in the trees of a cast.
 pub(crate) struct TreesGiven {
     /// Of its task, which no other has.
     pub(crate) id: TaskId,
@@ -88,7 +88,7 @@ impl Deliveries {
             Some(Placement::Group { node: only, .. }) => {
                 known.candidates(&task).into_iter().filter(|node| node == only).collect()
             }
-            // Who passes it on need not hold it yet.
+            // A node that passes it on need not hold it yet.
             Some(Placement::Overlay(parents)) => parents.nodes.clone(),
             None => known.candidates(&task),
         };

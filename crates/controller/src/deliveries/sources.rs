@@ -25,7 +25,7 @@ impl Deliveries {
             let Some(place) = task.flows.iter().position(|its| its.facts.flow == flow) else { continue };
             let entry = &mut task.flows[place];
             if entry.facts.incarnation != info.incarnation {
-                // What it received before it has forgotten.
+                // It has forgotten the objects that it received before.
                 self.overlays.leave(task.facts.object, node);
                 self.close_flow(turn, catalog, flow, false);
                 self.agenda.changed.insert(id);
@@ -39,7 +39,7 @@ impl Deliveries {
             let open = matches!(entry.state, FlowState::Offered { .. } | FlowState::Pushing);
             if away || (open && new_path) {
                 entry.state = offered(turn.now, turn.config);
-                // What was said of its pace may be lost with the old path.
+                // The last report of its pace may be lost with the old path.
                 let anew = turn.retry();
                 match &mut task.pace {
                     Pace::Paused { said } => *said = anew,

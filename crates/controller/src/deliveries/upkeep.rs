@@ -37,7 +37,7 @@ impl Deliveries {
         }
         if now >= task.heard + config.receiver_silent && !task.is_paused() {
             task.pace = Pace::Paused { said: turn.retry() };
-            // What it said last is no measurement of the present.
+            // Its last report is no measurement of the present.
             for view in task.flows.iter_mut().filter_map(|flow| flow.view.as_mut()) {
                 (view.rate, view.silent) = Default::default();
             }
@@ -115,9 +115,9 @@ fn say_due(turn: &mut Turn<'_>, catalog: &Catalog, task: &mut Task) {
     says.into_iter().for_each(|(node, control)| turn.tell(node, control));
 }
 
-/// What the source of a flow is told to push.
+/// Order to push, for the source of a flow.
 fn order(catalog: &Catalog, task: &Task, flow: &Flow) -> Push {
-    // Whom its connection has proved to be where it says need not be asked.
+    // A receiver whose connection has proved its address need not be asked.
     let proven = catalog.node(task.facts.receiver).map(|node| node.info.proven()).unwrap_or_default();
     Push {
         task: task.id(),

@@ -21,7 +21,7 @@ fn all() -> Known<impl Fn(NodeId) -> bool, impl Fn(NodeId) -> bool> {
     only(|_| true)
 }
 
-/// So many, from 1 on, in racks of `rack` if that is not 0.
+/// An overlay of `count` receivers, from 1 on, in racks of `rack` if that is not 0.
 fn begun(count: u8, rack: u8) -> Overlays {
     let rack = |n: u8| n.checked_div(rack).map(|number| number.to_string());
     let one = |n| Beginner { node: node(n), rack: rack(n), weight: 1.0 };
@@ -134,7 +134,7 @@ fn who_has_all_needs_no_parent_and_is_as_near_as_the_source() {
     assert!(overlays.is_done(OBJECT, node(5)));
     assert!((0..4).all(|stripe| overlays.parent(OBJECT, node(5), stripe).is_none()));
     assert_eq!(overlays.only().depth(0, node(5), node(1), |_| false), Some(0));
-    // Whoever had nobody else has it.
+    // A receiver that had no other parent has it.
     let top = overlays.below(source(), 0)[0];
     let known = only(|other| other == node(5));
     assert_eq!(overlays.mend(OBJECT, (top, 0), &known), Some(node(5)));
@@ -237,7 +237,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whoever comes, goes and fails: trees are trees, and nobody has a stripe from somebody below it.
+    /// Receivers come, go and fail in any order: trees are trees, and nobody has a stripe from somebody below it.
     #[test]
     fn trees_are_trees_whatever_happens(
         (count, rack) in (2..=40u8, 0..9u8),

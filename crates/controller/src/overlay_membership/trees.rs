@@ -6,12 +6,12 @@ use headwater_units::{NodeId, Time};
 
 use crate::mending::Budget;
 
-/// One that comes later has slots in so many trees, and so many in each: trees of two children each are no chain, and soon all trees have
-/// some.
+/// Number of trees in which one that comes later has slots, and number of slots in each: trees of two children each are
+/// no chain, and soon all trees have some.
 const LATE_TREES: usize = 2;
 const LATE_SLOTS: u32 = 2;
 
-/// Of more members than so many not all are looked at.
+/// Of more members than this not all are looked at.
 pub(super) const MOST_RATED: usize = 256;
 /// One in the same rack is chosen although it has no slot left, unless it sends twice what it should already: two copies.
 const MOST_LOAD: u32 = 2000;
@@ -50,7 +50,7 @@ pub(super) struct Member {
     pub(super) is_unclaimed: bool,
 }
 
-/// What whoever asks knows of the nodes.
+/// The caller's knowledge of the nodes.
 pub(crate) struct Known<M, H> {
     /// Only these members are looked at, if they are given.
     pub(crate) among: Option<Vec<NodeId>>,
@@ -162,7 +162,8 @@ impl Overlay {
         }
     }
 
-    /// Hops to a receiver in a tree, from whoever `holds` the object; none if the way is broken, or leads through `not`.
+    /// Hops to a receiver in a tree, from a node that `holds` the object; none if the way is broken, or leads through
+    /// `not`.
     pub(super) fn depth(
         &self,
         stripe: usize,

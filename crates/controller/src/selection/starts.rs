@@ -18,7 +18,7 @@ const INCAST: usize = 8;
 const LEAST_PULLED: f64 = 48.0;
 /// And at most: 10 Gbit/s over 5 ms.
 const MOST_PULLED: f64 = 4096.0;
-/// Each source pushes so many at least.
+/// Least symbols that each source pushes.
 const LEAST_EACH: f64 = 2.0;
 
 impl Known<'_> {
@@ -29,7 +29,7 @@ impl Known<'_> {
         let Some((to, downlink)) = to.and_then(|to| Some((to, to.downlink?))) else {
             return vec![None; sources.len()];
         };
-        // What the receiver's other flows leave if each has as much as one of these.
+        // The receiver's other flows leave this much if each has as much as one of these.
         let (new, others) = (sources.len() as u64, self.tasks.flows_to(receiver) as u64);
         let part = new as f64 / (new + others).max(1) as f64;
         let downlink = downlink.mul_f64(part);
@@ -89,7 +89,7 @@ impl Known<'_> {
         }
     }
 
-    /// What the racks' own links carry between two nodes, if that is stated.
+    /// Capacity between two nodes of the racks' own links, if that is stated.
     fn between(&self, from: &NodeInfo, to: &NodeInfo) -> Option<BitRate> {
         let (one, other) = (from.rack.as_ref(), to.rack.as_ref());
         if one.map(|(rack, _)| rack) == other.map(|(rack, _)| rack) {
@@ -100,10 +100,10 @@ impl Known<'_> {
     }
 }
 
-/// What each source of a pulled task pushes unasked, if it is known of all of them what their lines carry. Unlike a pushing
-/// source's window this one never grows: what is pushed first is what stays in flight (SCDP §III-D). So it is a quarter more
-/// than a round trip carries, shared out evenly. It never shrinks either, so it is no more than that: on a busy machine the
-/// round trip to the controller is measured too long.
+/// Symbols that each source of a pulled task pushes unasked, if the capacities of all their lines are known. Unlike a
+/// pushing source's window this one never grows: what is pushed first is what stays in flight (SCDP §III-D). So it is a
+/// quarter more than a round trip carries, shared out evenly. It never shrinks either, so it is no more than that: on a
+/// busy machine the round trip to the controller is measured too long.
 fn pulled_window(starts: &[Option<Start>], symbol_size: u16) -> Option<u16> {
     let known: Vec<&Start> = starts.iter().flatten().collect();
     if known.is_empty() || known.len() < starts.len() {

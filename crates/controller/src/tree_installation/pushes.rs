@@ -13,7 +13,7 @@ use super::{Cargo, InstalledTree, InstalledTrees};
 use crate::turn::Turn;
 
 impl InstalledTrees {
-    /// What the links of the trees carry has become this, by place.
+    /// Sets the new rates of the trees' links, by place.
     pub(super) fn bound(&mut self, rates: Vec<Option<BitRate>>) {
         for (tree, most) in self.trees.iter_mut().zip(rates) {
             tree.told_most &= tree.most == most;

@@ -37,7 +37,7 @@ impl InstalledTrees {
             order.parent == Some(**at) || order.branches.iter().flatten().any(|its| its == *at)
         };
         self.silent.extend(neighbours.iter().filter(is_its).map(|at| (node, tree, *at)));
-        // What is said of somebody who is no neighbour any more was said before an order came.
+        // A report about a node that is no neighbour any more was made before an order came.
         if !self.silent.is_empty() {
             self.reported.get_or_insert((now, since));
         }
@@ -58,7 +58,7 @@ impl InstalledTrees {
     ) -> Option<Repaired> {
         let mut standing = super::standing(network, catalog);
         let (reported, silence) = self.reported.take()?;
-        // Whose connection to the controller has gone may stand on a tree all the same.
+        // A node whose connection to the controller has gone may stand on a tree all the same.
         for (node, _) in self.orders.keys() {
             let host = catalog.node(*node).and_then(|it| network.host_of(&it.info));
             host.map(|host| standing.insert(host, *node));

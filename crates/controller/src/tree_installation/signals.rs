@@ -5,8 +5,8 @@
 //!   changed orders --> who tells whom --> a datagram for each node, those of the nodes that it tells inside it --> Signal to the source
 //!   Signalled of the source --> its orders are confirmed, those of the others said to them at once
 //! ```
-//! What does not fit into a datagram goes into another one along the same path. A part that is too long for one datagram, or that would
-//! have to pass more nodes than a datagram has room for, goes directly to its node.
+//! Updates that do not fit into a datagram go into another one along the same path. A part that is too long for one
+//! datagram, or that would have to pass more nodes than a datagram has room for, goes directly to its node.
 
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,16 +25,16 @@ use crate::network::Network;
 use crate::retry::Retry;
 use crate::turn::Turn;
 
-/// What a datagram inside another one costs beside its bytes, at most: the other fields of a [`SignalBranch`].
+/// Bytes of a datagram inside another one beside its own, at most: the other fields of a [`SignalBranch`].
 const WRAPPED: usize = 58;
-/// What the number of branches may take beside its first byte.
+/// Bytes that the number of branches may take beside its first byte.
 const LONGER_COUNTS: usize = 2;
 /// A signal's datagram without parts and branches, at most.
 const FRAME: usize = HEADER + 18 + LONGER_COUNTS;
 /// Signals whose answer is waited for, at most: those of the newest repairs.
 const MOST_WAITING: usize = 64;
 
-/// What is said of which tree in which version.
+/// Trees that a signal tells of, each with its version.
 type Told = Vec<(FlowId, u32)>;
 
 /// The signals of a cast.
@@ -100,7 +100,7 @@ impl InstalledTrees {
         self.signals.secret(node).is_some_and(|secret| secret.flow == flow)
     }
 
-    /// What nodes are to be told that could be told by others: they have an older version.
+    /// Updates for nodes that could hear them from others: they have an older version.
     fn changed(&self, now: Time) -> BTreeMap<NodeId, Vec<TreeUpdate>> {
         let mut changed: BTreeMap<NodeId, Vec<TreeUpdate>> = BTreeMap::new();
         for ((node, _), order) in &self.orders {
@@ -128,7 +128,7 @@ impl InstalledTrees {
         for (node, said) in parts.iter().flat_map(|part| &part.members) {
             for (tree, _) in said {
                 let Some(order) = self.orders.get_mut(&(*node, *tree)) else { continue };
-                // Who has not confirmed it by then is told whatever becomes of the signal.
+                // A node that has not confirmed it by then is told whatever becomes of the signal.
                 order.say = Retry::at(turn.now + first, first);
                 told.insert(*node);
             }
@@ -177,7 +177,8 @@ impl InstalledTrees {
             let at = port.map(|port| SocketAddr::new(network.address(telling.host, telling.port), port));
             members.push(member(node, at)?);
         }
-        // Those who tell stand before whom they tell: from the end on, whoever has nothing to say or to hear is left out.
+        // Those who tell stand before those that they tell: from the end on, a node that has nothing to say or to hear
+        // is left out.
         for (place, telling) in tellings.iter().enumerate().rev() {
             let Member { at, updates, below, .. } = &members[place + 1];
             if at.is_some() && !(updates.is_empty() && below.is_empty()) {
@@ -231,7 +232,8 @@ impl Splitter<'_> {
         Part { signal, members: vec![(*node, said)], levels: 1, len }
     }
 
-    /// By which a node and those below it are told, each of at most so many bytes, and those inside it of so many.
+    /// Parts by which a node and those below it are told, each of at most `room` bytes, and those inside it of at most
+    /// `inside`.
     fn parts(&mut self, place: usize, room: usize, inside: usize) -> Vec<Part> {
         let members = self.members;
         let mut parts = Vec::new();
@@ -292,7 +294,7 @@ mod tests {
 
     use super::*;
 
-    /// Members of a tree that each are told of so many trees; each is told by one before it.
+    /// Members of a tree, each with the number of trees that it is told of; each is told by one before it.
     fn members(by: &[(usize, usize)]) -> Vec<Member> {
         let at = |n: usize| SocketAddr::from(([10, 0, (n >> 8) as u8, n as u8], 60_000));
         let update = |tree: usize| TreeUpdate {
@@ -319,7 +321,8 @@ mod tests {
         members
     }
 
-    /// Whom a signal tells, in the order in which answers count; each datagram inside it must be its node's, and not too long.
+    /// Nodes that a signal tells, in the order in which answers count; each datagram inside it must be its node's, and
+    /// not too long.
     fn unpacked(signal: &Signal, members: &[Member], room: usize) -> Vec<(NodeId, usize)> {
         let its = &members[signal.flow.0 as usize];
         let mut told = vec![(its.node, signal.updates.len())];
@@ -364,7 +367,7 @@ mod tests {
                 let all = told.get(&member.node).copied().unwrap_or(0);
                 prop_assert!(all == 0 || all == member.updates.len());
             }
-            // Where there is room for a few, whoever is near is told.
+            // Where there is room for a few, the near ones are told.
             let near = |member: &&Member| members[0].below.iter().any(|n| members[*n].node == member.node);
             for member in members.iter().filter(near).filter(|_| room > 400) {
                 prop_assert_eq!(told.get(&member.node).copied().unwrap_or(0), member.updates.len());

@@ -12,7 +12,7 @@ use headwater_wire::{
 
 use crate::harness::{Bench, assert_trees, by_stripe, info, ms, node, request};
 
-/// Whoever asks is no node.
+/// The asker is no node.
 const ASKER: PathId = PathId(1000);
 /// Has object 1.
 const SOURCE: u8 = 1;
@@ -49,7 +49,7 @@ impl Bench {
         self.say_at(ASKER, Control::Controller(ToController::Cast(wanted(1))));
     }
 
-    /// What a node is invited to.
+    /// Invitation of a node.
     fn invited(&mut self, n: u8) -> Option<Invitation> {
         let invitation = |control| {
             if let Control::Node(ToNode::Fetch(invitation)) = control { Some(*invitation) } else { None }
@@ -81,7 +81,7 @@ impl Bench {
         self.pushes(SOURCE).pop().expect("the source is to open the group")
     }
 
-    /// What a node was granted, and how it is to come.
+    /// Grant of a node, and its transport.
     fn granted(&mut self, n: u8) -> Option<(Delivery, Vec<FlowGrant>)> {
         self.heard(n).into_iter().find_map(|control| match control {
             Control::Receiver(ToReceiver::Accepted { delivery, flows, .. }) => Some((delivery, flows)),
@@ -98,7 +98,7 @@ impl Bench {
         );
     }
 
-    /// What whoever asks was told last.
+    /// Last news for the asker.
     fn news(&mut self) -> Option<CastNews> {
         let all = std::mem::take(&mut self.sent);
         let (mine, rest) = all.into_iter().partition(|(path, _)| *path == ASKER);
@@ -329,7 +329,7 @@ fn each_stripe_enters_each_rack_once_and_is_handed_on_there() {
     }
     assert_eq!(bench.route(), CastRoute::Overlay { members: 4, why: WhyUnicast::NoGroups, racks: 2 });
 
-    // Who comes late to a rack is served from within.
+    // A receiver that comes late to a rack is served from within.
     bench.say(6, ToController::Hello(in_rack(6, "b")));
     bench.say(6, ToController::Request(Request { delivery: None, ..request(6, 77, "object-1") }));
     let parents = by_stripe(&bench.granted(6).unwrap().1);

@@ -179,7 +179,7 @@ impl World {
         answers.into_iter().for_each(|answer| self.throw(true, path, answer));
     }
 
-    /// What nodes say by themselves. Sources say who they are every second, as a simulator's hosts do.
+    /// Messages that nodes send by themselves. Sources say who they are every second, as a simulator's hosts do.
     fn tick(&mut self, round: u64) {
         for n in SOURCES {
             let source = &self.sources[&n];
@@ -300,7 +300,7 @@ impl World {
                 assert_eq!(flow.standing, FlowStanding::Pushing);
                 let (task_there, theta, paused) = self.sources[&flow.node.0[0]].flows[&flow.flow];
                 assert_eq!((task_there, paused), (task[0].task, false));
-                // What a source says it goes by counts as the same up to this (it is not told again).
+                // The theta that a source reports counts as the same up to this (it is not told again).
                 let (there, here) = (theta.get(), flow.theta.get());
                 assert!((there - here).abs() <= SAME_THETA * here, "{there} at the source, {here} here");
                 expected.entry(flow.node).or_default().insert(flow.flow);

@@ -277,7 +277,7 @@ fn a_task_whose_only_source_is_spoiled_ends_at_once_and_says_why() {
     assert_eq!(refusals(&mut bench), [spoiled(Spoiled::Changed)]);
     assert!(bench.view().tasks.is_empty());
     assert_eq!(bench.stops(1), [accepted.flows[0].flow]);
-    // Whoever asks later hears the same, until somebody has it again.
+    // A node that asks later hears the same, until somebody has it again.
     bench.say(9, ToController::Request(request(9, 200, &object(1).to_string())));
     assert_eq!(refusals(&mut bench), [spoiled(Spoiled::Changed)]);
     bench.say(1, ToController::Hold(holding(1)));

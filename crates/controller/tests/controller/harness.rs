@@ -33,7 +33,7 @@ pub(crate) fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// What node `n` says of itself in its first life.
+/// Introduction of node `n` in its first life.
 pub(crate) fn info(n: u8) -> NodeInfo {
     node_info(node(n), format!("node-{n}"), n)
 }
@@ -58,7 +58,7 @@ pub(crate) fn request(receiver: u8, request: u64, name: &str) -> Request {
     }
 }
 
-/// What a receiver was told when its request was accepted.
+/// Content of the answer to a receiver's accepted request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Accepted {
     pub(crate) task: TaskId,
@@ -187,7 +187,7 @@ impl Bench {
         self.poll();
     }
 
-    /// What node `n` was sent since the last look.
+    /// Messages to node `n` since the last look.
     pub(crate) fn heard(&mut self, n: u8) -> Vec<Control> {
         let (mine, rest) = std::mem::take(&mut self.sent).into_iter().partition(|(p, _)| *p == path(n));
         self.sent = rest;

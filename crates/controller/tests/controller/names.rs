@@ -1,4 +1,5 @@
-//! What names stand for: they never go back, whoever comes first, and nobody takes one from a node that is here.
+//! Objects that names stand for: they never go back, whichever node comes first, and nobody takes one from a node that
+//! is here.
 
 use headwater_controller::{ControllerCommand, ControllerConfig, ControllerEvent, NameRecord};
 use headwater_units::Bytes;
@@ -324,7 +325,7 @@ fn no_node_has_more_than_its_part_of_the_bytes_of_names() {
     bench.join(2);
     bench.say(2, ToController::Hold(Holding { name: Some("another's".into()), ..holding(20) }));
     assert!(named(&bench, 20));
-    // What it gives up makes room.
+    // Objects that it gives up make room.
     bench.say(1, ToController::Drop { object: object(1) });
     bench.say(1, ToController::Hold(Holding { name: Some(format!("{:010}", 9)), ..holding(9) }));
     assert!(named(&bench, 9));

@@ -12,7 +12,7 @@ use headwater_wire::{
 
 use crate::harness::{Bench, info, ms, node, request};
 
-/// Whoever asks is no node.
+/// The asker is no node.
 const ASKER: PathId = PathId(1000);
 /// Has object 1.
 const SOURCE: u8 = 1;
@@ -188,7 +188,7 @@ fn a_cast_goes_at_computed_rates_where_the_network_has_such_switches_and_nowhere
     let mut bench = run.bench;
     assert_eq!(news(&mut bench).route, CastRoute::Rates { at: run.group.at[0], members: 3, of: 3 });
 
-    // Nobody has said what the switches do: whoever insists is told so, whoever does not is served otherwise.
+    // Nobody has said what the switches do: an asker that insists is told so, one that does not is served otherwise.
     let mut bench = on_a_switch(4, false);
     asked(&mut bench, wanted(1, CastWish::Rates));
     assert_eq!(refusal(&bench), Some(Refusal::Unscheduled(WhyUnscheduled::NotStated)));
@@ -236,7 +236,7 @@ fn the_source_is_told_who_goes_first_and_how_long_it_has() {
     };
     assert_eq!((deadline, terms.precedence), (Some(ms(9750)), urgency.precedence));
 
-    // Who came first is for the controller to say: sources have clocks of their own.
+    // The controller says which came first: sources have clocks of their own.
     let first_come = |after: u64| {
         let mut bench = on_a_switch(3, true);
         bench.pass(ms(after));
@@ -275,7 +275,7 @@ fn who_asks_hears_the_rate_and_whom_it_waits_for() {
     let told = told.expect("it still goes at computed rates");
     assert_eq!((told.behind, told.finish), (Some(2), None));
     assert!(told.paused.is_some_and(|paused| paused >= ms(40)));
-    // What nobody has a cast for changes nothing.
+    // A report about a flow of no cast changes nothing.
     let stray = report(FlowId(4711), 1);
     run.bench.say(SOURCE, ToController::Transfers { transfers: vec![stray] });
     run.bench.say(3, ToController::Transfers { transfers: vec![report(run.group.flow, 1)] });

@@ -1,4 +1,4 @@
-//! Who is here, what is held, what is refused, and how much is remembered.
+//! Nodes that are here, objects that are held, messages that are refused, and how much is remembered.
 
 use headwater_controller::{ControllerCommand, ControllerConfig, ControllerEvent};
 use headwater_machine::{Endpoint, Input, Packet};

@@ -8,7 +8,7 @@ use headwater_wire::{Control, NodeInfo, Refusal, StandingCast, ToController, ToN
 
 use crate::harness::{Bench, holding, info, ms, node};
 
-/// Whoever asks is no node.
+/// The asker is no node.
 const ASKER: PathId = PathId(200);
 /// Nodes have settled, and a cast has begun.
 const SETTLED: Duration = Duration::from_millis(1_100);
@@ -36,7 +36,7 @@ impl Bench {
         self.say(n, ToController::Keeps);
     }
 
-    /// What a node has been invited to since the last look, however often it was told.
+    /// Invitations of a node since the last look, however often it was told.
     fn invitations(&mut self, n: u8) -> Vec<String> {
         let invitation = |control| match control {
             Control::Node(ToNode::Fetch(invitation)) => Some((invitation.request, invitation.name)),

@@ -1,4 +1,4 @@
-//! What flows are told of their lines before they begin.
+//! Starting rates: what flows are told of their lines before they begin.
 
 use headwater_controller::{ControllerCommand, ControllerConfig};
 use headwater_units::{BitRate, Duration, NodeId};
@@ -14,7 +14,7 @@ fn mbit(n: u64) -> Option<BitRate> {
     Some(BitRate::new(n * 1_000_000))
 }
 
-/// What node `n` says when its lines carry so much both ways, a millisecond from the controller.
+/// Introduction of node `n` whose lines carry `rate` both ways, a millisecond from the controller.
 fn lines(n: u8, rate: Option<BitRate>) -> NodeInfo {
     let seen = Some([10, 0, 0, n].into());
     NodeInfo { uplink: rate, downlink: rate, rtt: Some(ms(1)), seen, ..info(n) }
@@ -143,7 +143,7 @@ fn a_controller_that_is_told_not_to_says_nothing() {
     assert_eq!(rates(&pushes(&mut bench, RECEIVER, 1)), [None]);
 }
 
-/// What the controller makes of a request.
+/// Transport that the controller chooses for a request.
 fn delivery(bench: &mut Bench, request: Request) -> Delivery {
     let receiver = request.receiver.0[0];
     bench.sent.clear();
@@ -184,7 +184,7 @@ fn the_controller_chooses_to_pull_for_incast_on_networks_that_trim_and_to_push_o
     let mut busy = bench(&[500; 4]);
     assert_eq!(delivery(&mut busy, wish(1, None, true)), Delivery::Push);
     assert!(matches!(delivery(&mut busy, wish(2, None, true)), Delivery::Pull { .. }));
-    // What pulled tasks cannot do is not chosen for them.
+    // A transport that cannot serve a request is not chosen for it.
     for request in [
         Request { class: Class::Gentle, ..wish(1, None, true) },
         Request { spread: SpreadRule::Equal, ..wish(1, None, true) },

@@ -12,7 +12,7 @@ pub(crate) fn bench() -> Bench {
     Bench::with(ControllerConfig { groups: Vec::new(), ..ControllerConfig::default() }).holders([1])
 }
 
-/// What a get asks that can pass on.
+/// Request of a get that can pass on.
 pub(crate) fn wish(n: u8) -> Request {
     Request { delivery: None, passes_on: true, ..request(n, 1, "object-1") }
 }
@@ -28,7 +28,7 @@ fn report(bench: &mut Bench, n: u8, get: &Accepted, rate: u64) {
     bench.feedback(n, get.task, 1000, 0, flows);
 }
 
-/// What a receiver was told to begin anew with: its task, the version, and its flows.
+/// Order to a receiver to begin anew: its task, the version, and its flows.
 fn anew(bench: &mut Bench, n: u8) -> Option<(TaskId, u32, Vec<FlowGrant>)> {
     bench.heard(n).into_iter().find_map(|control| match control {
         Control::Receiver(ToReceiver::Accepted { task, version, delivery, flows, .. }) => {
@@ -39,7 +39,7 @@ fn anew(bench: &mut Bench, n: u8) -> Option<(TaskId, u32, Vec<FlowGrant>)> {
     })
 }
 
-/// So many at a slow rate, 10 ms apart, until the overlay should have begun.
+/// Gets of these receivers at a slow rate, 10 ms apart, until the overlay should have begun.
 pub(crate) fn swarm(bench: &mut Bench, receivers: &[u8], rate: u64) -> Vec<Accepted> {
     let gets: Vec<Accepted> = receivers
         .iter()
@@ -91,7 +91,7 @@ fn who_begins_anew_is_told_until_it_says_so() {
     bench.feedback(2, gets[0].task, 900, version, views);
     bench.pass(ms(2000));
     assert_eq!(anew(&mut bench, 2), None);
-    // What changes now it is told as of any task.
+    // Later changes reach it as in any task.
     bench.say(3, ToController::Fin { task: gets[1].task, outcome: Outcome::Done });
     bench.lose_path(3);
     bench.pass(ms(10));

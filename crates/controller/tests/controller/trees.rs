@@ -14,7 +14,7 @@ use headwater_wire::{
 
 use crate::harness::{Bench, ms, node, request};
 
-/// Whoever asks is no node.
+/// The asker is no node.
 const ASKER: headwater_units::PathId = headwater_units::PathId(1000);
 /// Has object 1; host 0 of the network. Host h is node h + 1.
 const SOURCE: u8 = 1;
@@ -72,11 +72,11 @@ fn signalled(
     bench
 }
 
-/// What nodes were told, by node.
+/// Orders to nodes, by node.
 type Orders = Vec<(u8, Vec<TreeOrder>)>;
 
 impl Bench {
-    /// What a node was told of one kind, leaving the rest.
+    /// Messages of one kind to a node, leaving the rest.
     fn take<T>(&mut self, n: u8, of: impl Fn(&Control) -> Option<T>) -> Vec<T> {
         let mut taken = Vec::new();
         self.sent.retain(|(path, control)| match of(control).filter(|_| *path == crate::harness::path(n)) {
@@ -165,7 +165,8 @@ fn around_a_plain_switch_each_node_asks_the_one_before_and_begins_when_all_know(
     let mut bench = around_a_switch(4);
     let pushes = bench.installed([2, 3, 4]);
     let [push] = &pushes[..] else { panic!("{pushes:?}") };
-    // What a host hands on and what it asks for share its cable: 1531 and 98 bytes with all that Ethernet adds.
+    // Symbols that a host hands on and its own interests share its cable: 1531 and 98 bytes with all that Ethernet
+    // adds.
     let most = Some(BitRate::new(990_000_000 * 1465 / 1629));
     assert_eq!((push.symbol_size, push.index, push.of), (1417, 0, 1));
     assert_eq!(push.role, FlowRole::Tree { group: push.flow, most });
@@ -271,7 +272,7 @@ fn a_tree_whose_cable_is_cut_is_rerouted_or_shares_that_of_another() {
     assert_eq!(repair.told, Some(Duration::ZERO));
     assert!(repair.rebuilt >= 1);
     assert!(news.members.iter().all(|member| member.standing == MemberStanding::Receiving));
-    // What was said before the new order came is of nobody's neighbour any more.
+    // A report from before the new order came is of nobody's neighbour any more.
     bench.say(4, silent(parent));
     bench.pass(ms(200));
     assert_eq!(bench.orders(4).len(), 0);
@@ -295,7 +296,7 @@ fn cut_and_signalled() -> (Bench, Signal, Orders) {
     (bench, signals.remove(0), orders)
 }
 
-/// Who is told by a signal, in the order of answers, and what.
+/// Nodes that a signal tells, in the order of answers, and their updates.
 fn told(signal: &Signal, orders: &Orders) -> Vec<(u8, Vec<TreeUpdate>)> {
     let secret = |flow| orders.iter().find(|(_, its)| its[0].signals.flow == flow).unwrap();
     let mut all = vec![(secret(signal.flow).0, signal.updates.clone())];
@@ -356,7 +357,7 @@ fn where_the_source_does_not_answer_all_are_told_by_their_own_connections() {
     }
 }
 
-/// Whoever is above node 4 on each tree does not hear of it any more.
+/// The nodes above node 4 on each tree do not hear of it any more.
 fn nobody_hears_four(bench: &mut Bench, orders: &Orders) {
     let of = |n: u8, tree: FlowId| orders[n as usize - 1].1.iter().find(|it| it.tree.flow == tree).cloned();
     for (tree, parent) in orders[3].1.iter().map(|order| (order.tree.flow, order.parent.unwrap())) {

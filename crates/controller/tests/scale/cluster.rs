@@ -15,7 +15,7 @@ use headwater_wire::{
 
 /// Has the object.
 pub(crate) const SOURCE: u32 = 0;
-/// Whoever asks for the cast is no node.
+/// The asker for the cast is no node.
 const ASKER: u32 = u32::MAX;
 const OBJECT: ObjectId = ObjectId([9; 32]);
 const BYTES: Bytes = Bytes::mib(1024);
@@ -23,12 +23,13 @@ const BYTES: Bytes = Bytes::mib(1024);
 const RACK: u32 = 32;
 /// One way between a node and the controller.
 const DELAY: Duration = Duration::from_micros(100);
-/// One of so many receivers is slow to hear of the cast, by so much.
+/// One of this many receivers is slow to hear of the cast.
 const SLOW: u32 = 100;
 const LATE: Duration = Duration::from_millis(400);
-/// Sources report so often (`SourceConfig::report_every`).
+/// Interval of the sources' reports (`SourceConfig::report_every`).
 const REPORT_EVERY: Duration = Duration::from_millis(200);
-/// Of a receiver that reports less often than this, a flow is reported on once in so many of its reports (`headwater_node`).
+/// Of a receiver that reports less often than this, a flow is reported on with every tenth of its reports
+/// (`headwater_node`).
 const OFTEN: Duration = Duration::from_millis(100);
 const RATIO: u64 = 10;
 
@@ -52,18 +53,18 @@ impl Count {
     }
 }
 
-/// What was said.
+/// Counts of messages.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     /// By nodes.
     pub(crate) to_controller: Count,
     /// To nodes.
     pub(crate) from_controller: Count,
-    /// To whoever asked for the cast.
+    /// To the asker.
     pub(crate) news: Count,
 }
 
-/// What is due.
+/// Events that are due.
 enum Due {
     Said(u32, Box<Control>),
     Feedback(u32),
@@ -102,7 +103,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// So many receivers and their source, in racks. All have said who they are.
+    /// A cluster of `receivers` and their source, in racks. All have introduced themselves.
     pub(crate) fn new(receivers: u32) -> Self {
         let mut cluster = Cluster {
             controller: Controller::new(
@@ -136,7 +137,7 @@ impl Cluster {
         self.say(ASKER, ToController::Cast(cast));
     }
 
-    /// All receivers finish, so much after each other.
+    /// All receivers finish, `apart` from each other.
     pub(crate) fn finish(&mut self, apart: Duration) {
         for number in 1..self.nodes.len() as u32 {
             self.put(apart * u64::from(number), Due::Finish(number));

@@ -1,4 +1,5 @@
-//! What a controller costs per node and second, from 64 nodes to 10,000: messages, their bytes, memory and time on the processor.
+//! Cost of a controller per node and second, from 64 nodes to 10,000: messages, their bytes, memory and time on the
+//! processor.
 //!
 //! `cargo test -p headwater-controller --test scale -- --nocapture --include-ignored` prints the table.
 
@@ -33,7 +34,7 @@ fn on_processor() -> u64 {
     text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0)
 }
 
-/// What a phase took, of each receiver.
+/// Cost of a phase, per receiver.
 #[derive(Debug)]
 struct Phase {
     messages: f64,
@@ -41,7 +42,7 @@ struct Phase {
     microseconds: f64,
 }
 
-/// What a run has shown.
+/// Figures of a run.
 struct Figures {
     receivers: u32,
     /// Bytes on the heap of each node that only is there.
@@ -53,7 +54,7 @@ struct Figures {
     /// Per second.
     steady: Phase,
     end: Phase,
-    /// Messages and bytes to whoever asked, in all.
+    /// Messages and bytes to the asker, in all.
     news: (u64, u64),
     /// From the cast's beginning until half of them knew by which flows it comes.
     began: Duration,
@@ -79,7 +80,8 @@ impl Figures {
     }
 }
 
-/// Bytes on the heap of a controller: of each of so many nodes that only are there, and of each receiver of a cast besides.
+/// Bytes on the heap of a controller: of each of `receivers` nodes that only are there, and of each receiver of a cast
+/// besides.
 fn heap(receivers: u32) -> (i64, i64) {
     let freed = |cluster: Cluster| {
         let Cluster { controller, .. } = cluster;
@@ -158,7 +160,7 @@ fn run(receivers: u32) -> Figures {
     }
 }
 
-/// What a controller may cost, however many receivers there are.
+/// Limits of a controller's cost, however many receivers there are.
 #[test]
 fn what_a_receiver_costs_does_not_grow_with_their_number() {
     for receivers in [64, 256, 1024] {
