@@ -1,4 +1,5 @@
-//! What casts cost in the packet simulator: one line per file of a cast, or for overlays on a star of equal links if none is given.
+//! Cost of casts in the packet simulator: one line per file of a cast, or for overlays on a star of equal links if none
+//! is given.
 //!
 //! `cargo run --release -p headwater-experiment --example casts [FILE...]`
 
@@ -7,7 +8,7 @@ use std::time::Instant;
 use headwater_experiment::run::{CastSpec, run_cast};
 use headwater_sim::packet::cast::CastOutcome;
 
-/// An overlay to so many receivers, each with a link of 20 Mbit/s.
+/// An overlay to `receivers` receivers, each with a link of 20 Mbit/s.
 fn star(receivers: u32, object: &str) -> String {
     format!(
         r#"
@@ -29,7 +30,7 @@ fn peak_mib() -> f64 {
     kib.unwrap_or(f64::NAN) / 1024.0
 }
 
-/// Who has it not, and why; who is not believed; and what has not come to its end.
+/// Prints receivers that do not have it, and why; hosts that are not believed; and state that has not come to its end.
 fn remarks(outcome: &CastOutcome) {
     for row in outcome.receivers.iter().filter(|row| row.finished.is_none()) {
         println!("    host {}: {}", row.host, row.failed.as_deref().unwrap_or("still waits for it"));

@@ -1,11 +1,11 @@
-//! What varies: an axis and its points.
+//! Axes of an experiment, and their points.
 
 use headwater_fabric::LinkRate;
 
 /// Something that varies from job to job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// What claims, plots and the column of the tables call it.
+    /// Name in claims, plots and the column of the tables.
     pub name: String,
     /// In the order of the file; labels differ.
     pub points: Vec<AxisPoint>,

@@ -28,13 +28,13 @@ pub use metric::{Across, Best, Direction, Metric, Pick, Selector, Stat};
 pub use tolerance::{ParseToleranceError, Tolerance};
 pub use value::{EvalError, Value};
 
-/// What a paper says, and how we check it.
+/// A paper's statement, and how we check it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
     /// The catalogue's, with a part after a slash where one row holds several: `P-8a`, `P-8f/dctcp`.
     pub id: String,
-    /// What is measured, in words.
+    /// Quantity that is measured, in words.
     pub about: String,
     /// The paper's words or place.
     pub source: String,
@@ -58,7 +58,7 @@ pub struct Claim {
     /// Scheme and axis values that hold for the whole metric, where it does not say otherwise.
     #[serde(default)]
     pub on: Selector,
-    /// What is measured.
+    /// Metric.
     pub metric: Metric,
 }
 
@@ -95,11 +95,11 @@ pub struct Verdict {
     pub experiment: String,
     /// The claim's id.
     pub claim: String,
-    /// What was measured, in words.
+    /// Quantity that was measured, in words.
     pub about: String,
     /// The paper's words or place.
     pub source: String,
-    /// What computed the runs.
+    /// Engine that computed the runs.
     pub engine: Engine,
     /// How large they were.
     pub scale: Scale,
@@ -125,12 +125,12 @@ pub struct Verdict {
     pub note: String,
 }
 
-/// What claims are judged by.
+/// Context by which claims are judged.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// The experiment's id.
     pub experiment: &'a str,
-    /// What computed the runs.
+    /// Engine that computed the runs.
     pub engine: Engine,
     /// How large they were.
     pub scale: Scale,
@@ -222,7 +222,7 @@ impl Claim {
         Verdict { seeds, measured: finite(measured), ci95, range, verdict, ..blank(note) }
     }
 
-    /// What a measured value and its 95 % interval mean for the claim.
+    /// Outcome of a claim for a measured value and its 95 % interval.
     ///
     /// At small scale the mean decides: two seeds give no interval that says anything.
     pub fn outcome(&self, scale: Scale, measured: f64, ci95: Option<(f64, f64)>) -> Outcome {

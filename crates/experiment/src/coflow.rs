@@ -17,7 +17,7 @@ use crate::workload::coflow_trace::CoflowTrace;
 pub struct Setup {
     /// How many hosts. Port p of the trace is host p modulo this.
     pub ports: u16,
-    /// What each can send, and receive.
+    /// Rate at which each can send, and receive.
     pub rate: BitRate,
     /// Exact, or by epochs.
     pub clock: Clock,

@@ -1,8 +1,8 @@
-//! What computes a run, and how large it is.
+//! Engines that compute a run, and the scales of runs.
 
 use serde::{Deserialize, Serialize};
 
-/// What computes a run.
+/// Engine that computes a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {

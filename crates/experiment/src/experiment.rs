@@ -29,21 +29,21 @@ pub struct Experiment {
     pub title: String,
     /// The paper's section and figure.
     pub source: String,
-    /// What it shows, in sentences.
+    /// Statement of what it shows, in sentences.
     pub about: Vec<String>,
-    /// What the paper leaves open and how it is filled, a sentence each.
+    /// Choices where the paper leaves something open, a sentence each.
     pub choices: Vec<String>,
     /// Engines that can run it, the main one first.
     pub engines: Vec<Engine>,
     /// Scales at which it runs.
     pub scales: Vec<Scale>,
-    /// What varies, outermost first; a job for every combination.
+    /// Axes that vary, outermost first; a job for every combination.
     pub axes: Vec<Axis>,
-    /// What is compared.
+    /// Schemes to compare.
     pub schemes: Vec<Scheme>,
-    /// What the results must bear out.
+    /// Claims that the results must bear out.
     pub claims: Vec<Claim>,
-    /// What is drawn.
+    /// Plots to draw.
     pub plots: Vec<Plot>,
     /// The scenario before axes, overrides and scheme are filled in.
     pub template: toml::Table,
@@ -125,7 +125,7 @@ impl Job {
         format!("{scheme}-s{}-{:016x}", self.seed, fnv1a(whole.as_bytes()))
     }
 
-    /// What runs it.
+    /// Engine that runs it.
     pub fn engine(&self) -> Engine {
         self.engine
     }

@@ -67,7 +67,7 @@ pub enum RunError {
     Unsupported {
         /// The engine.
         engine: Engine,
-        /// What it has no model of.
+        /// Part of the scenario that it has no model of.
         what: String,
     },
 }
@@ -108,7 +108,7 @@ pub fn run_job(job: &Job, watch: &mut dyn FnMut(Progress)) -> Result<Tables, Run
     }
 }
 
-/// What the packet engine would run: also the network, ports and faults for whoever runs the same scenario on real packets.
+/// Setup of the packet engine: also the network, ports and faults for those who run the same scenario on real packets.
 ///
 /// # Errors
 /// [`RunError`] if it could not run it.

@@ -1,4 +1,4 @@
-//! What is set up for one run: the network, its ports, who sends what to whom, by which scheme, and what goes wrong.
+//! Scenario of one run: the network, its ports, who sends what to whom, by which scheme, and the faults.
 //!
 //! A [`Scenario`] is the `[scenario]` part of an experiment file with every axis, override and scheme filled in. It is
 //! plain data: engines build from it what they can model and refuse the rest with an error. Defaults are those of
@@ -54,22 +54,22 @@ pub struct Scenario {
     /// How long packets are on the line.
     #[serde(default)]
     pub packet: PacketSpec,
-    /// What a host takes to send a packet is random, up to this; one data packet's time on the slowest link of its path if
-    /// absent,
-    /// without which flows of one bottleneck lock into patterns (Floyd and Jacobson, "On traffic phase effects", 1991).
+    /// Most time that a host takes to send a packet, which is random; one data packet's time on the slowest link of its
+    /// path if absent, without which flows of one bottleneck lock into patterns (Floyd and Jacobson, "On traffic phase
+    /// effects", 1991).
     #[serde(default, with = "text::maybe", skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Duration>,
     /// Which of several shortest paths a packet takes.
     #[serde(default)]
     pub routing: Routing,
-    /// Who decides the sending.
+    /// Scheme that decides the sending.
     pub scheme: Scheme,
     /// The constants of that scheme's machines.
     #[serde(default)]
     pub transport: TransportSpec,
-    /// What must be delivered.
+    /// Objects or flows to deliver.
     pub workload: Workload,
-    /// What is sent beside it, by other rules.
+    /// Flows beside it, by other rules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub background: Vec<Background>,
     /// Long flows beside it, between hosts that the seed draws.
@@ -78,10 +78,10 @@ pub struct Scenario {
     /// Requests beside it that the seed draws.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arriving_background: Option<ArrivingBackground>,
-    /// The workload begins so long after the run, and after all background; with it if absent.
+    /// Time by which the workload begins after the run, and after all background; with it if absent.
     #[serde(default, with = "text::maybe", skip_serializing_if = "Option::is_none")]
     pub lead: Option<Duration>,
-    /// What goes wrong, in any order.
+    /// Faults, in any order.
     #[serde(default)]
     pub faults: Vec<Fault>,
     /// Every cable is down in both directions from the start, with this probability (Datacast §VI-A, LFR); the seed draws
@@ -172,7 +172,7 @@ pub struct Sample {
     /// The interval.
     #[serde(with = "text::one")]
     pub every: Duration,
-    /// What, of every flow or every switch port that has it.
+    /// Quantities, of every flow or every switch port that has them.
     pub what: Vec<Quantity>,
     /// The links to sample, as `a-b`; all that ever queued a packet if absent.
     #[serde(default)]
@@ -189,7 +189,7 @@ pub enum Quantity {
     Rtt,
     /// A flow's running share of marked packets (PPUSH alpha), 0..=1.
     MarkFraction,
-    /// What a flow sent during the interval, packets per second.
+    /// Rate at which a flow sent during the interval, packets per second.
     Rate,
     /// A flow's weight.
     Theta,

@@ -84,9 +84,9 @@ pub enum TableError {
     Kind {
         /// Its name.
         column: String,
-        /// What it holds in the table that grows.
+        /// Type in the table that grows.
         ours: &'static str,
-        /// What it holds in the other.
+        /// Type in the other.
         theirs: &'static str,
     },
     /// No column of that name.

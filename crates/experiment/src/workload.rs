@@ -1,5 +1,5 @@
-//! What must be delivered, from whom to whom and when: PPUSH's workloads (§IV-B, §V), SCDP's requests (§IV-A) and sessions
-//! (§IV-B), and the speed bench's.
+//! Workloads: the deliveries, from whom to whom and when: PPUSH's workloads (§IV-B, §V), SCDP's requests (§IV-A) and
+//! sessions (§IV-B), and the speed bench's.
 //!
 //! A [`Workload`] is the description in an experiment file; [`Workload::plan`] makes the concrete tasks of one seed. The
 //! same seed gives the same tasks whatever the scheme (common random numbers), so schemes are compared pairwise. What
@@ -34,7 +34,7 @@ pub(crate) use requests::Arriving;
 pub use shuffle::{Buffers, Jobs, ShuffleText};
 pub use sizes::{SizeTable, Sizes};
 
-/// What a workload must know of the network.
+/// Facts of the network that a workload must know.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Network {
     /// The number of hosts; they are numbered from 0.
@@ -48,7 +48,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// What a topology has of it, for data packets of that length.
+    /// Facts of a topology, for data packets of that length.
     pub fn of(topology: &Topology, packet: Bytes) -> Network {
         let fabric = topology.fabric();
         let uplinks = topology.hosts().iter().flat_map(|point| fabric.leaving(*point));
@@ -83,7 +83,7 @@ pub struct TaskPlan {
     pub theta: Option<f64>,
     /// When it should be done; of schemes that rank tasks alone.
     pub deadline: Option<Deadline>,
-    /// What its flows run.
+    /// Transport of its flows.
     pub flows: TaskFlows,
     /// When it is given up, whatever has arrived.
     pub stop: Option<Time>,
@@ -91,7 +91,7 @@ pub struct TaskPlan {
     pub awaited: bool,
 }
 
-/// What the flows of a task run.
+/// Transport of a task's flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TaskFlows {
@@ -116,9 +116,9 @@ impl TaskFlows {
 /// When a task should be done, from its arrival on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Deadline {
-    /// So long after it.
+    /// A fixed time after it.
     After(Duration),
-    /// So many times as long after it as the task takes in an empty network.
+    /// A multiple of the time that the task takes in an empty network, after it.
     TimesUnloaded(f64),
 }
 
@@ -140,7 +140,7 @@ fn plain(name: String, at: Time, sources: Vec<u32>, receiver: u32) -> TaskPlan {
     }
 }
 
-/// What must be delivered.
+/// Deliveries of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Workload {
@@ -149,8 +149,8 @@ pub enum Workload {
         /// In any order; names must differ.
         flows: Vec<LongFlow>,
     },
-    /// Endless flows that join one at a time from one source, a receiver each, until there are so many (PPUSH §V-A,
-    /// incast). After each join the run waits `settle`, then takes the mean queue over `measure`.
+    /// Endless flows that join one at a time from one source, a receiver each, up to this number (PPUSH §V-A, incast).
+    /// After each join the run waits `settle`, then takes the mean queue over `measure`.
     JoiningFlows {
         /// How many join; receivers are the hosts but the source, in their order, again and again if there are fewer.
         flows: u32,
@@ -178,7 +178,7 @@ pub enum Workload {
         load_on: LoadOn,
         /// How large they are.
         sizes: Sizes,
-        /// Who sends and who receives.
+        /// Hosts that send and hosts that receive.
         placement: Placement,
     },
     /// A site is lost and its objects are made anew elsewhere, all at once (PPUSH §V-B, "data redistribution").
@@ -203,7 +203,7 @@ pub enum Workload {
         packets: u64,
         /// Copies of each block; 3 in the paper.
         replicas: u32,
-        /// What they do.
+        /// Kind of the requests.
         access: Access,
     },
     /// Sessions between random hosts, one sender and one receiver each, that arrive as a Poisson process (SCDP §IV-B, §IV-G).
@@ -214,7 +214,7 @@ pub enum Workload {
         per_second: f64,
         /// How large they are.
         sizes: Sizes,
-        /// The run waits only for sessions of at most so many packets; larger ones go on until it ends, and may have no end
+        /// Largest session that the run waits for, in packets; larger ones go on until it ends, and may have no end
         /// themselves. All are waited for if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         awaited: Option<u64>,
@@ -227,7 +227,7 @@ pub enum Workload {
         load: f64,
         /// How large they are.
         sizes: Sizes,
-        /// Who sends to whom.
+        /// Sender and receivers of each.
         spread: Spread,
         /// When they should be done; whenever if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -286,7 +286,7 @@ pub enum Workload {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LongFlow {
-    /// What the claims call it.
+    /// Name in the claims.
     pub name: String,
     /// The host that sends.
     pub from: u32,
@@ -310,7 +310,7 @@ pub struct LongFlow {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListedTask {
-    /// What the claims call it.
+    /// Name in the claims.
     pub name: String,
     /// When it is asked for; at once if absent.
     #[serde(default, with = "text::one")]
@@ -330,10 +330,10 @@ pub struct ListedTask {
     /// The weight of its flows, whatever the scheme; the scheme's if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub theta: Option<f64>,
-    /// What its flows run; the scenario's scheme if absent.
+    /// Transport of its flows; the scenario's scheme if absent.
     #[serde(default, skip_serializing_if = "TaskFlows::are_the_schemes")]
     pub flows: TaskFlows,
-    /// It should be done so long after `at`, where the scheme ranks tasks by that (PAM); whenever if absent.
+    /// Time after `at` by which it should be done, where the scheme ranks tasks by that (PAM); whenever if absent.
     #[serde(default, with = "text::maybe", skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Duration>,
 }
@@ -348,7 +348,7 @@ pub enum LoadOn {
     HostLinks,
 }
 
-/// Who sends and who receives.
+/// Hosts that send and hosts that receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Placement {
@@ -401,7 +401,7 @@ pub enum WorkloadError {
         what: &'static str,
         /// Its value.
         value: f64,
-        /// What it must be.
+        /// Condition that it must meet.
         must: &'static str,
     },
     /// Two tasks of one name.

@@ -35,7 +35,7 @@ fn finished(outcome: &CastOutcome, host: u32) -> f64 {
     finished.since(headwater_units::Time::ZERO).as_secs_f64()
 }
 
-/// What others have of it when one of them is out of reach must not wait for that one.
+/// Completion time of the others when one receiver is out of reach: they must not wait for that one.
 fn last_but(outcome: &CastOutcome, but: u32) -> f64 {
     let others = outcome.receivers.iter().map(|row| row.host).filter(|host| *host != but);
     others.map(|host| finished(outcome, host)).fold(0.0, f64::max)
@@ -70,7 +70,7 @@ fn a_receiver_that_dies_keeps_nobody_else_from_the_object() {
     );
     let outcome = cast(&text, 1);
     assert_eq!(row(&outcome, 4).failed.as_deref(), Some("it died"));
-    // Whoever was served by it is served by others within the 1.5 s after which a flow counts as silent.
+    // Receivers that were served by it are served by others within the 1.5 s after which a flow counts as silent.
     let (last, one) = (last_but(&outcome, 4), outcome.one_copy.as_secs_f64());
     assert!(last < one * 1.3 + 1.5, "the last has it after {last} s, one copy takes {one} s");
     assert!(outcome.copies < 1.3, "{}", outcome.copies);

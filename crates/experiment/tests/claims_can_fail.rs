@@ -403,7 +403,7 @@ fn the_worst_run_counts_where_a_claim_is_about_it() {
     assert_eq!([median.verdict, worst.verdict], [Outcome::Miss; 2], "an unfinished run is no small matter");
 }
 
-/// A run of NDP or SCDP whose flows took so long each, in the order of their sizes.
+/// A run of NDP or SCDP whose flows took these times, in the order of their sizes.
 fn sizes(took: &[(u64, f64)]) -> Tables {
     let mut tables = Tables::default();
     for (n, (packets, tct_s)) in took.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What the claims on coflows rest on: with it taken out, they fail.
+//! Foundations of the claims on coflows: with one taken out, the claims fail.
 
 use std::collections::BTreeSet;
 

@@ -33,7 +33,7 @@ fn rendered(job: &Job) -> String {
     }
 }
 
-/// The jobs' tables in the order of the jobs, from so many threads that each take the next job when they are free.
+/// The jobs' tables in the order of the jobs, from `threads` threads that each take the next job when they are free.
 fn on_threads(threads: usize, jobs: &[Job]) -> Vec<String> {
     let next = AtomicUsize::new(0);
     let work = || {

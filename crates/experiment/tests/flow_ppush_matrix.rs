@@ -54,7 +54,7 @@ impl Sizes {
 /// Where tasks come from.
 #[derive(Clone, Copy)]
 struct Placement {
-    /// The sources of every task are three of the first hosts, so many; all hosts are alike.
+    /// Number of first hosts of which three are the sources of every task; all hosts are alike.
     sources: u32,
     tasks: u64,
 }

@@ -9,13 +9,13 @@ use headwater_sim::packet::{self, Transport};
 use headwater_transport::push::yielding::YieldingConfig;
 
 const SECONDS: u64 = 10;
-/// What 100 Mbit/s carry of packets of 1514 bytes in that time.
+/// Packets of 1514 bytes that 100 Mbit/s carry in that time.
 const LINK: f64 = 100e6 / 8.0 / 1514.0 * SECONDS as f64;
 const TCP: &str = "{ name = 'tcp', from = 2, to = 5, scheme = 'reno' }";
 const PUSH: &str = "{ name = 'push', from = 0, to = 3 }";
 const OTHER: &str = "{ name = 'other', from = 1, to = 4 }";
 
-/// Useful packets of each flow by name, of what the link carries: a queue of so many packets (8 are a millisecond).
+/// Useful packets of each flow by name, of what the link carries: a queue of `queue` packets (8 are a millisecond).
 fn run(queue: u64, class: &str, flows: &str, background: &str) -> BTreeMap<String, f64> {
     let text = format!(
         r#"

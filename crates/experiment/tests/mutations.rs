@@ -1,4 +1,4 @@
-//! What makes a claim pass is in the machines: with it taken out, real runs miss the claim.
+//! The machines make a claim pass: with the part that does so taken out, real runs miss the claim.
 
 mod common;
 
@@ -141,7 +141,7 @@ fn outputs_that_are_not_combined_turn_c_2_to_miss() {
 #[test]
 fn reducers_without_bound_turn_c_5_to_miss() {
     let is_meant = |job: &Job| job.scheme == "hadoop";
-    // So many jobs that the bound matters.
+    // Enough jobs that the bound matters.
     let more = |job: &mut Job| set(job, "workload.jobs.first", 100);
     let bound = judged("courier/fig5", Scale::Small, is_meant, more);
     let unbound = judged("courier/fig5", Scale::Small, is_meant, |job| {

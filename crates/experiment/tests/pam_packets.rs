@@ -37,7 +37,7 @@ fn column<'a>(table: &'a Table, name: &str) -> &'a Column {
     &table.columns.iter().find(|(found, _)| found == name).expect("there is such a column").1
 }
 
-/// What became of the tasks, by name.
+/// Completion times of the tasks, by name.
 fn times(tables: &Tables) -> Vec<(String, f64)> {
     let (Column::Text(names), Column::F64(times)) =
         (column(&tables.tasks, "task"), column(&tables.tasks, "tct_s"))
@@ -82,7 +82,7 @@ fn the_smaller_one_goes_first_and_fair_ones_share() {
     assert!(*small < 1.1 * 0.06 && (0.3..0.32).contains(large), "{small} {large}");
     let [(_, large), (_, small)] = &of("policy = 'fair'")[..] else { panic!("two tasks") };
     assert!((0.115..0.135).contains(small) && (0.3..0.32).contains(large), "{small} {large}");
-    // Each is of the same rank: whoever is critical stays so.
+    // Each is of the same rank: the critical one stays so.
     let [(_, large), (_, small)] = &of("policy = 7")[..] else { panic!("two tasks") };
     assert!((0.24..0.26).contains(large) && *small > 0.22, "{small} {large}");
 }

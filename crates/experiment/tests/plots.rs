@@ -1,4 +1,4 @@
-//! What is drawn is what the rows say.
+//! Plots draw what the rows say.
 
 mod common;
 

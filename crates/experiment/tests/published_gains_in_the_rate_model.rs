@@ -15,7 +15,7 @@ use headwater_fabric::{HostId, LinkId};
 use headwater_sim::flow::{Allocation, Network as Rates, Task, Work, run, weigh};
 use headwater_units::{Bytes, Packets, TaskId};
 
-/// What is taken away.
+/// Part of the scheme that is taken away.
 #[derive(Clone, Copy, PartialEq)]
 enum Mutation {
     None,
@@ -100,7 +100,7 @@ fn judged(id: &str, mutation: Mutation) -> BTreeMap<String, Verdict> {
 #[test]
 fn rates_alone_give_gains_near_the_published_ones() {
     let verdicts = judged("ppush/fig8", Mutation::None);
-    // What a plain model of rates gives on the same reading of the paper, 8 seeds: 1.62, 1.47, 1.45.
+    // Gains of a plain model of rates on the same reading of the paper, 8 seeds: 1.62, 1.47, 1.45.
     for (claim, expected) in [("P-8a", 1.62), ("P-8b", 1.47), ("P-8c", 1.45)] {
         let measured = verdicts[claim].measured.unwrap();
         assert!((measured / expected - 1.0).abs() < 0.08, "{claim}: {measured}");

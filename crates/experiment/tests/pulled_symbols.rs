@@ -142,8 +142,8 @@ fn incast_of_forty_senders_keeps_the_link_full_without_a_timeout() {
     }
 }
 
-/// What the trimming is for in S-11a: without it, what is lost at the end of a window shows by timeouts alone. The link stays as full
-/// as is claimed all the same, since others fill it meanwhile.
+/// Purpose of the trimming in S-11a: without it, losses at the end of a window show by timeouts alone. The link stays
+/// as full as is claimed all the same, since others fill it meanwhile.
 #[test]
 fn without_trimming_s_11a_has_timeouts_and_the_goodput_that_it_claims() {
     let experiment = experiment("scdp/fig11");

@@ -43,7 +43,7 @@ fn run(workload: &str, more: &str, seed: u64) -> Records {
     packet::run(packet_setup(&scenario, seed).unwrap(), &mut |_| {}).unwrap()
 }
 
-/// What background brought to somebody, per host and second.
+/// Bytes that background brought to somebody, per host and second.
 fn delivered(records: &Records, tasks: u32) -> f64 {
     let flows = records.flows.iter().filter(|flow| flow.task >= tasks);
     flows.map(|flow| flow.useful).sum::<u64>() as f64 / 54.0 / records.counts.ended.as_secs_f64()

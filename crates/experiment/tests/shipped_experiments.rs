@@ -13,7 +13,7 @@ use headwater_experiment::workload::Workload;
 use headwater_fabric::{HostId, LinkId, PointId};
 use headwater_units::{Bytes, Geometry};
 
-/// What is shown beside the papers' rows.
+/// Experiments shown beside the papers' rows.
 const GOALS: [&str; 16] = [
     "E-background",
     "E-casts",
@@ -178,7 +178,7 @@ fn experiments_on_real_packets_are_those_of_the_product_and_what_one_thread_can_
             if job.scheme == "cast" || is_shuffle {
                 continue;
             }
-            // What a frame has room for is what real symbols fill: 90 bytes are headers and tags.
+            // Real symbols fill the room of a frame: 90 bytes are headers and tags.
             let room = packet.data.get() as u16 - 90;
             let real = Geometry::fitting(Bytes::mib(1), room);
             assert_eq!(real.symbol_size(), room, "{}", experiment.id);
@@ -189,7 +189,7 @@ fn experiments_on_real_packets_are_those_of_the_product_and_what_one_thread_can_
     }
 }
 
-/// What all sources together can bring to all receivers, bit/s.
+/// Rate that all sources together can bring to all receivers, bit/s.
 fn most(scenario: &Scenario) -> u64 {
     let pairs: Vec<(u32, u32)> = match &scenario.workload {
         Workload::TaskList { tasks } => {

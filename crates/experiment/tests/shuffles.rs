@@ -1,4 +1,5 @@
-//! What Courier's figure 1 and equation 1 say holds at small scale, and fails where what they are about is taken away.
+//! Statements of Courier's figure 1 and equation 1 hold at small scale, and fail where what they are about is taken
+//! away.
 
 mod common;
 

@@ -61,7 +61,7 @@ fn fewer_trees_shared_links_and_groups_without_a_tree_are_misses() {
     assert_eq!(deep["D-5c/small"], Outcome::Miss);
 }
 
-/// What fails at one rate fails at every higher one, and groups grow: so trees become fewer, run by run.
+/// A link that fails at one rate fails at every higher one, and groups grow: so trees become fewer, run by run.
 #[test]
 fn more_failures_and_more_receivers_leave_a_lower_bound() {
     let fig5 = experiment("datacast/fig5");

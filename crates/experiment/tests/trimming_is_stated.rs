@@ -1,4 +1,5 @@
-//! What a port's trimming leaves of a real packet is part of a scenario, and is as most switches have it if nobody says.
+//! The bytes that a port's trimming leaves of a real packet are part of a scenario, and are as most switches have it if
+//! nobody says.
 
 use headwater_experiment::scenario::{Scenario, StaleOrRepaired, Trim};
 use headwater_units::Bytes;

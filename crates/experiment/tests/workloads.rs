@@ -242,7 +242,7 @@ fn blocks_are_placed_and_read_as_hdfs_does() {
         let from: BTreeSet<u32> = ahead.sources.iter().copied().collect();
         assert!(from.len() == 3 && !from.contains(&ahead.receiver));
     }
-    // Two racks of two: whoever reads always reads from the one beside it, so it cannot read from two.
+    // Two racks of two: a reader always reads from the one beside it, so it cannot read from two.
     let small = Network { racks: vec![0, 0, 1, 1], ..big_switch(4) };
     let plan = |access| {
         let workload = Workload::Requests { count: 1, per_second: 1.0, packets: 1, replicas: 2, access };

@@ -8,7 +8,7 @@ use super::{Claim, Tolerance, formula};
 use crate::axis::{self, Axis};
 use crate::scenario::Scheme;
 
-/// What a metric comes to.
+/// Type of a metric's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// A number.
@@ -17,13 +17,13 @@ pub(crate) enum Shape {
     Truth,
 }
 
-/// What an experiment has.
+/// Names that an experiment has.
 pub(crate) struct Names<'a> {
     pub(crate) axes: &'a [Axis],
     pub(crate) schemes: &'a [Scheme],
 }
 
-/// What is fixed where an expression stands.
+/// Scheme and axes that are fixed where an expression stands.
 #[derive(Clone, Default)]
 struct Fixed {
     scheme: bool,

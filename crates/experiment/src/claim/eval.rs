@@ -1,7 +1,7 @@
 //! Evaluates a [`Metric`] on the collected tables, seed by seed.
 //!
-//! What was not run is told apart from what was run and does not show: the first makes a claim pending, the second
-//! makes it a miss.
+//! A run that was not made is told apart from a run that was made and does not show the claim: the first makes a claim
+//! pending, the second makes it a miss.
 
 use std::collections::BTreeMap;
 

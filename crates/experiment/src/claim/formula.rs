@@ -28,9 +28,9 @@ pub(super) enum FormulaError {
     Arguments {
         /// The formula.
         name: &'static str,
-        /// What it takes.
+        /// Arguments that it takes.
         takes: &'static str,
-        /// What was given.
+        /// Arguments that were given.
         given: String,
     },
     /// Arguments outside the formula's domain.

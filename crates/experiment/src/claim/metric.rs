@@ -1,4 +1,4 @@
-//! What a claim measures: an expression over the result tables.
+//! Metric of a claim: an expression over the result tables.
 //!
 //! Leaves read rows; a [`Selector`] on a leaf, or on anything around it, says of which scheme and axis values. Every leaf
 //! has a value per seed and operators work seed by seed, so a ratio of two schemes is paired. An axis or a scheme of
@@ -24,7 +24,7 @@ pub struct Selector {
     pub at: BTreeMap<String, toml::Value>,
 }
 
-/// What is measured.
+/// Metric of a claim.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Metric {
@@ -89,7 +89,7 @@ pub enum Metric {
     },
     /// A statistic of a time series in a window of time.
     Samples {
-        /// Whose; with several, the statistics of each are put together by `across`.
+        /// Entities that it is of; with several, the statistics of each are put together by `across`.
         entities: Vec<String>,
         /// Of what.
         quantity: String,
@@ -112,7 +112,7 @@ pub enum Metric {
     /// How long after `from_s` a time series, or the ratio of two, comes within a band around its final value and stays
     /// there until `to_s`. The final value is the mean of the window's last quarter.
     Settle {
-        /// Whose.
+        /// Entity that it is of.
         entity: String,
         /// Divided by whose, if given.
         #[serde(default)]
@@ -215,7 +215,7 @@ pub enum Metric {
         to: Option<f64>,
         /// Which value.
         pick: Pick,
-        /// What `farthest` is measured from.
+        /// Value from which `farthest` is measured.
         #[serde(default)]
         target: Option<f64>,
         /// Of what.
@@ -231,7 +231,7 @@ pub enum Metric {
         /// At least this counts.
         #[serde(default)]
         at_least: Option<f64>,
-        /// What is compared: the mean over seeds, or the median seed; mean if absent.
+        /// Value to compare: the mean over seeds, or the median seed; mean if absent.
         #[serde(default)]
         stat: Stat,
         /// Of what.
@@ -261,7 +261,7 @@ pub enum Metric {
         /// Whether low or high is best.
         #[serde(default)]
         best: Best,
-        /// By how much each must beat the next, as a part; negative allows so much the other way.
+        /// By how much each must beat the next, as a part; a negative margin allows that much the other way.
         #[serde(default)]
         margin: f64,
         /// Of what.
@@ -291,7 +291,7 @@ pub enum Metric {
     },
     /// Whether a value is within a tolerance.
     Holds {
-        /// What.
+        /// Operand.
         of: Box<Metric>,
         /// The value it is compared with, where the tolerance needs one.
         #[serde(default)]

@@ -44,7 +44,7 @@ impl Scope {
     }
 }
 
-/// What is known where a metric is evaluated, and the words for it so far.
+/// Context in which a metric is evaluated, and the notes so far.
 pub(super) struct Evaluator<'a> {
     pub(super) context: &'a Context<'a>,
     pub(super) notes: Vec<String>,
@@ -130,7 +130,7 @@ impl Evaluator<'_> {
     }
 }
 
-/// What a column must read in a row that counts.
+/// Condition on a column in a row that counts.
 pub(super) enum Condition {
     Is(String),
     /// Both included.

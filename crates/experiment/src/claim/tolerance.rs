@@ -19,7 +19,7 @@ pub enum Tolerance {
         /// How many of them follow the point.
         decimals: usize,
     },
-    /// `10 %`: the ratio to the published value within so many per cent of 1.
+    /// `10 %`: the ratio to the published value is at most this many per cent from 1.
     Percent(f64),
     /// `+- 4`: the distance to the published value at most this.
     PlusMinus(f64),
@@ -82,7 +82,7 @@ impl Tolerance {
 
     /// Whether an interval of measured values crosses the line between near enough and not: its ends do not say which it is.
     pub fn is_crossed_by(&self, (low, high): (f64, f64), published: Option<f64>) -> bool {
-        // What must be equal is equal in the mean or not.
+        // An exact claim holds in the mean or not.
         if *self == Tolerance::Exact {
             return false;
         }

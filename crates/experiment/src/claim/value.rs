@@ -1,4 +1,4 @@
-//! What a metric comes to, or why to nothing.
+//! Value of a metric, or why there is none.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use thiserror::Error;
 
 use crate::stats;
 
-/// What a metric comes to.
+/// Value of a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// A number per seed.
     Seeds(BTreeMap<u64, f64>),
-    /// One number, from so many seeds.
+    /// One number, and the number of its seeds.
     Number(f64, u32),
-    /// True or false, from so many seeds.
+    /// True or false, and the number of its seeds.
     Truth(bool, u32),
 }
 

@@ -59,7 +59,7 @@ pub const NAMES: [(&str, Scheduler); 8] = [
     ("sincronia-offline", Scheduler::SincroniaOffline),
 ];
 
-/// What follows a scheduler's name where Courier carries its flows.
+/// Suffix of a scheduler's name where Courier carries its flows.
 const WITH_COURIER: &str = "+courier";
 
 impl Scheduler {

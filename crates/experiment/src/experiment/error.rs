@@ -1,10 +1,10 @@
-//! What is wrong with an experiment file.
+//! Errors in an experiment file.
 
 use thiserror::Error;
 
 use super::{Engine, Scale};
 
-/// What is wrong with an experiment file, or with what was asked of it.
+/// Error in an experiment file, or in a request about it.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ExperimentError {
@@ -43,7 +43,7 @@ pub enum ExperimentError {
         id: String,
         /// Which claim or plot.
         place: String,
-        /// What is missing, and what there is.
+        /// The missing thing, and those that there are.
         reason: String,
     },
     /// A list is empty, a number is out of range, or a name occurs twice.
@@ -51,9 +51,9 @@ pub enum ExperimentError {
     Field {
         /// The experiment.
         id: String,
-        /// Where.
+        /// The field.
         field: String,
-        /// What is wrong and what to write.
+        /// The problem, and what to write.
         reason: String,
     },
     /// The file does not list this engine.
@@ -63,7 +63,7 @@ pub enum ExperimentError {
         id: String,
         /// Asked for.
         engine: Engine,
-        /// What the file lists.
+        /// Values that the file lists.
         there: String,
     },
     /// The file does not list this scale.
@@ -73,7 +73,7 @@ pub enum ExperimentError {
         id: String,
         /// Asked for.
         scale: Scale,
-        /// What the file lists.
+        /// Values that the file lists.
         there: String,
     },
 }

@@ -40,7 +40,7 @@ struct File {
     plot: Vec<Plot>,
 }
 
-/// What is particular to a scale.
+/// Settings for one scale.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ForScale {
@@ -74,7 +74,7 @@ impl Seeds {
     }
 }
 
-/// What is particular to an engine.
+/// Settings for one engine.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ForEngine {
@@ -88,7 +88,7 @@ struct ForEngine {
     schemes: Option<Vec<Scheme>>,
 }
 
-/// What is particular to a scheme: TCP takes one path where others spray, and not every scheme has a chain of relays.
+/// Settings for one scheme: TCP takes one path where others spray, and not every scheme has a chain of relays.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ForScheme {
@@ -119,7 +119,7 @@ struct VaryPoint {
     set: toml::Table,
 }
 
-/// What scales, engines and schemes change.
+/// Changes by scales, engines and schemes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Overrides {
     scale: BTreeMap<Scale, ForScale>,
@@ -133,13 +133,13 @@ impl Overrides {
         of_engine.or(self.scale.get(&scale).map(|s| s.seeds)).unwrap_or(0)
     }
 
-    /// What scale and engine set, in that order.
+    /// Settings of engine and scale, those of the scale first.
     pub(super) fn set(&self, engine: Engine, scale: Scale) -> Vec<(&String, &toml::Value)> {
         let of_scale = self.scale.get(&scale).into_iter().flat_map(|s| &s.set);
         of_scale.chain(self.engine.get(&engine).into_iter().flat_map(|e| &e.set)).collect()
     }
 
-    /// What a scheme sets.
+    /// Settings of a scheme.
     pub(super) fn set_by_scheme(&self, scheme: Scheme) -> impl Iterator<Item = (&String, &toml::Value)> {
         self.scheme.get(&scheme).into_iter().flat_map(|s| &s.set)
     }

@@ -16,13 +16,13 @@ use crate::table::{Tables, Which};
 /// More points than this in a line cannot be told apart; a longer series is thinned.
 const MOST_POINTS: usize = 2000;
 
-/// What is drawn.
+/// A plot to draw.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plot {
     /// Above it.
     pub title: String,
-    /// How.
+    /// Its kind.
     pub kind: PlotKind,
     /// Lines, bars and boxes: the axis; one place for all if absent.
     #[serde(default)]
@@ -81,12 +81,12 @@ pub enum PlotKind {
     Series,
 }
 
-/// What there is to draw.
+/// Data of a plot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// Above it.
     pub title: String,
-    /// How.
+    /// Its kind.
     pub kind: PlotKind,
     /// With unit.
     pub x_label: String,

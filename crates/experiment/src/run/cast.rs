@@ -23,7 +23,7 @@ pub struct CastSpec {
     /// says nothing for a while and hears afterwards what the kernel has kept, who is killed is gone, or starts anew when the fault is over, with its objects and
     /// finished blocks.
     pub network: Scenario,
-    /// Who is to have what.
+    /// The cast: its object and receivers.
     pub cast: Box<CastText>,
 }
 
@@ -104,15 +104,15 @@ pub(super) fn run(
     Ok(tables)
 }
 
-/// A cast for whoever runs it elsewhere than in the models.
+/// A cast for engines outside the models.
 pub struct CastStage<'a> {
-    /// Who is to have what.
+    /// The cast: its object and receivers.
     pub cast: &'a CastText,
     /// How many hosts there are.
     pub hosts: u32,
     /// The scenario's end.
     until: Time,
-    /// What the source's links carry.
+    /// Capacity of the source's links.
     uplink: f64,
 }
 

@@ -1,4 +1,4 @@
-//! What the adapters have in common: the ground that a scenario gives every engine, and rows that are named alike.
+//! Common parts of the adapters: the ground that a scenario gives every engine, and rows that are named alike.
 
 use headwater_fabric::{HostId, LinkId, Metric, Routes, Topology};
 use headwater_units::{BitRate, Bytes, Duration, Theta, Time};
@@ -21,7 +21,7 @@ pub(super) struct Ground {
     pub(super) arriving: Vec<TaskPlan>,
     /// When the run ends: as stated, or with the last look at the last join.
     pub(super) until: Option<Time>,
-    /// What normalises completion times, seconds.
+    /// Time that normalises completion times, seconds.
     pub(super) normaliser: Option<f64>,
 }
 
@@ -85,7 +85,8 @@ fn drawn_background(scenario: &Scenario, network: &Network, seed: u64) -> Vec<Ba
     pairs.into_iter().enumerate().map(flow).collect()
 }
 
-/// Requests go on arriving so long after the last task of a run without an end of its own: nobody knows when it will be done.
+/// Time for which requests go on arriving after the last task of a run without an end of its own: nobody knows when it
+/// will be done.
 const STRAGGLERS: Duration = Duration::from_secs(1);
 
 fn arriving(
@@ -105,7 +106,7 @@ pub(super) fn unsupported(engine: Engine, what: impl Into<String>) -> RunError {
     RunError::Unsupported { engine, what: what.into() }
 }
 
-/// What a link carries.
+/// Capacity of a link.
 pub(super) fn capacity(topology: &Topology, link: LinkId) -> BitRate {
     topology.fabric().link(link).and_then(|link| link.capacity).unwrap_or_default()
 }
@@ -185,7 +186,7 @@ pub(super) fn empty_tables() -> Tables {
     }
 }
 
-/// What a flow is called: as its task if it is the only one, else with its place.
+/// Name of a flow: that of its task if it is the only one, else with its place.
 pub(super) fn flow_name(plan: &TaskPlan, place: usize) -> String {
     match plan.sources.len() {
         1 => plan.name.clone(),

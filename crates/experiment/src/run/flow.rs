@@ -175,7 +175,7 @@ fn weigher(
     (Allocation::WeightedMaxMin, Box::new(weigh::thetas(bounds)))
 }
 
-/// What the spans of a run add up to.
+/// Sums over the spans of a run.
 struct Ledger<'a> {
     scenario: &'a Scenario,
     ground: &'a Ground,

@@ -49,7 +49,7 @@ fn unsupported(what: impl Into<String>) -> RunError {
     common::unsupported(Engine::Flow, what)
 }
 
-/// Who wants what.
+/// Object, and the group that wants it.
 struct Wanted {
     packets: u64,
     object: Bytes,
@@ -110,7 +110,7 @@ fn over_trees(scenario: &Scenario, ground: &Ground, wanted: &Wanted) -> Result<O
     })
 }
 
-/// What a tree grants, and how long its last packet is in flight once the source has sent it.
+/// Rate of a tree, and how long its last packet is in flight once the source has sent it.
 fn line(topology: &Topology, packet: Bytes, tree: &SteinerTree) -> Line {
     let rates = tree.links().iter().map(|it| common::capacity(topology, it.link));
     let mut arrival = vec![Duration::ZERO; topology.fabric().point_count()];

@@ -162,7 +162,7 @@ impl SetUp {
         tables
     }
 
-    /// What a flow brought over the whole run.
+    /// Packets that a flow brought over the whole run.
     fn packets(&self, series: &Series, flow: usize, bits: f64) -> f64 {
         let brought = series
             .samples

@@ -93,7 +93,7 @@ pub(super) fn receiver(
     Ok((receiver, delays))
 }
 
-/// What the slowest receiver can take, and the parts of its round trip.
+/// Rate of the slowest receiver, and the parts of its round trip.
 fn slowest(topology: &Topology, group: &Group, tree: &SteinerTree) -> Result<(BitRate, Delays), FabricError> {
     let hosts = topology.hosts().len();
     let path = |host: HostId| -> Result<Vec<LinkId>, FabricError> {

@@ -1,4 +1,4 @@
-//! The network of a scenario, ready to be built: for the packet engine, and for whoever runs it under real packets.
+//! The network of a scenario, ready to be built: for the packet engine, and for engines under real packets.
 
 use headwater_fabric::{LinkId, Routes, Topology};
 use headwater_switch::{
@@ -25,7 +25,7 @@ pub struct NetworkSetup {
     pub port: Box<dyn Fn(LinkId, bool) -> PortConfig>,
     /// How a switch, counted in the order of the points, chooses among equal paths.
     pub choice: Box<dyn Fn(u32) -> Choice>,
-    /// What goes wrong, ascending by time.
+    /// Faults, ascending by time.
     pub changes: Vec<(Time, Change)>,
 }
 
@@ -46,7 +46,7 @@ impl NetworkSetup {
     }
 }
 
-/// What hosts take to send a packet.
+/// Time that hosts take to send a packet.
 pub(super) fn jitter(scenario: &Scenario) -> Jitter {
     match scenario.jitter {
         None => Jitter::PacketOnPath,
@@ -147,7 +147,7 @@ fn port(spec: &PortSpec) -> PortConfig {
     config
 }
 
-/// What goes wrong in a scenario, ascending by time.
+/// Faults of a scenario, ascending by time.
 pub(super) fn changes(scenario: &Scenario, topology: &Topology) -> Result<Vec<(Time, Change)>, RunError> {
     let mut changes = Vec::new();
     for (i, fault) in scenario.faults.iter().enumerate() {
@@ -207,7 +207,7 @@ pub(super) fn changes(scenario: &Scenario, topology: &Topology) -> Result<Vec<(T
     Ok(changes)
 }
 
-/// What is wrong with a member of a cast during a fault, and after it.
+/// Fault of a cast's member during a fault of the scenario, and its state after it.
 fn member_fault(what: &Action) -> Option<(MemberFault, MemberFault)> {
     Some(match *what {
         Action::DiskFull => (MemberFault::DiskFull(true), MemberFault::DiskFull(false)),

@@ -30,7 +30,7 @@ use headwater_sim::packet::{
 const BLOCK: u64 = 256 << 10;
 /// Longer than any run.
 const NEVER: Duration = Duration::from_secs(1 << 20);
-/// A queue's mean over a sampling interval is that of so many looks.
+/// Number of looks that a queue's mean over a sampling interval is of.
 const LOOKS: u64 = 8;
 
 /// Runs it.
@@ -49,7 +49,7 @@ pub(super) fn run(
     Ok(report.tables(&records))
 }
 
-/// What would be run.
+/// Setup of the run.
 pub(super) fn setup(scenario: &Scenario, seed: u64) -> Result<Setup, RunError> {
     Ok(Prepared::new(scenario, seed)?.setup)
 }
@@ -130,8 +130,8 @@ impl Prepared {
     }
 }
 
-/// What a task takes with nobody else in the network and no limit but its links, seconds: its packets one after the other on the
-/// slowest link of the path, and the path, from the nearest source to the farthest receiver.
+/// Time of a task with nobody else in the network and no limit but its links, seconds: its packets one after the other
+/// on the slowest link of the path, and the path, from the nearest source to the farthest receiver.
 fn unloaded(setup: &Setup, plan: &TaskPlan) -> f64 {
     let Setup { topology, routes, sizes, .. } = setup;
     let Some(packet) = sizes.data else { return f64::NAN };
@@ -209,7 +209,7 @@ fn instead(flows: TaskFlows) -> Option<Scheme> {
     }
 }
 
-/// What the flows of a scheme run beside a workload.
+/// Transport of a scheme's flows beside a workload.
 fn flows(scheme: Scheme, spec: &TransportSpec) -> Result<Flows, RunError> {
     match scheme {
         Scheme::Scdp => Ok(Flows::Coded(spec.class.into())),
@@ -386,7 +386,7 @@ pub(super) fn racks(topology: &Topology) -> Vec<Option<(String, BitRate)>> {
     topology.hosts().iter().map(rack).collect()
 }
 
-/// What each host's own links carry, away from it and towards it.
+/// Capacities of each host's own links, away from it and towards it.
 pub(super) fn lines(topology: &Topology) -> Vec<(BitRate, BitRate)> {
     let sum = |links: &[LinkId]| {
         BitRate::new(links.iter().map(|link| common::capacity(topology, *link).get()).sum())
@@ -421,7 +421,7 @@ pub(super) struct Report {
     plans: Vec<workload::TaskPlan>,
     /// How many are tasks.
     tasks: u32,
-    /// What each task takes in an empty network, seconds; empty where nobody knows.
+    /// Time of each task in an empty network, seconds; empty where nobody knows.
     unloaded: Vec<f64>,
     /// When each task is late; empty where none ever is.
     deadlines: Vec<Option<Time>>,
@@ -433,7 +433,7 @@ pub(super) struct Report {
     requested: Option<u32>,
     links: Vec<(String, LinkId, BitRate)>,
     until: Option<Time>,
-    /// What trees are measured by, where they serve.
+    /// Measures of trees, where they serve.
     trees: Option<by_trees::TreeMeasures>,
 }
 
@@ -561,7 +561,8 @@ impl Report {
         }
     }
 
-    /// What a task's receivers have of its object: symbols beyond the object's own packets are what the code costs.
+    /// Symbols that count of those that a task's receivers have: symbols beyond the object's own packets are what the
+    /// code costs.
     fn goods(&self, task: &packet::TaskRow) -> u64 {
         let plan = &self.plans[task.task as usize];
         let whole = plan.packets.map(|packets| packets * (1 + plan.further.len() as u64));
@@ -600,7 +601,7 @@ impl Report {
             note("requested_goodput".into(), all / f64::from(hosts.max(1)));
         }
         if let Some(first) = tasks().map(|task| task.arrival).min() {
-            // Who has not finished is busy until the run ends.
+            // A task that has not finished is busy until the run ends.
             let last = tasks().map(|task| task.finish.unwrap_or(counts.ended)).max().unwrap_or(first);
             note("aggregate_goodput".into(), useful as f64 / last.since(first).as_secs_f64());
         }

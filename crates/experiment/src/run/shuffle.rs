@@ -1,4 +1,4 @@
-//! Jobs of MapReduce on the packet engine, and for whoever runs them on real packets.
+//! Jobs of MapReduce on the packet engine, and for engines under real packets.
 
 use headwater_baseline as baseline;
 use headwater_policy::coflow::Queues;
@@ -37,11 +37,11 @@ pub(super) fn run(
     Ok(tables(&outcome.jobs, payload, &measures(&outcome)))
 }
 
-/// A shuffle for whoever runs it elsewhere than in the models.
+/// A shuffle for engines outside the models.
 pub struct ShuffleStage<'a> {
     /// Its constants.
     pub text: &'a ShuffleText,
-    /// Who orders flows.
+    /// Scheduler that orders flows.
     pub order: ShuffleOrder,
     /// Whether agents carry them.
     pub courier: bool,
@@ -51,7 +51,7 @@ pub struct ShuffleStage<'a> {
 }
 
 impl<'a> ShuffleStage<'a> {
-    /// What a seed makes of a scenario; none if it is no shuffle.
+    /// Shuffle of a scenario with this seed; none if it is no shuffle.
     pub fn new(scenario: &'a Scenario, seed: u64, hosts: u32) -> Option<Self> {
         match (&scenario.workload, scenario.scheme) {
             (Workload::Shuffle(text), Scheme::Shuffle { order, courier }) => Some(ShuffleStage {

@@ -1,4 +1,4 @@
-//! A scenario for whoever runs it elsewhere than in the models: who wants what, what to look at, and how records become
+//! A scenario for engines outside the models: which host wants which object, what to look at, and how records become
 //! the tables that all engines write.
 
 use headwater_fabric::{LinkId, Topology};
@@ -13,11 +13,11 @@ use crate::table::Tables;
 use crate::workload;
 use headwater_sim::packet::{Records, TaskPlan};
 
-/// What the packet engine knows of a run before it begins, but for the machines.
+/// Facts that the packet engine has of a run before it begins, but for the machines.
 pub struct Stage {
     /// By arrival; behind them the flows of the background. Those without an end have more packets than can be sent.
     pub tasks: Vec<TaskPlan>,
-    /// The schemes of the background's flows: the last so many of the tasks.
+    /// The schemes of the background's flows, which are the last of the tasks.
     pub background: Vec<Scheme>,
     /// The run ends then, whatever is left to do; with its last task if absent.
     pub until: Option<Time>,
@@ -27,15 +27,15 @@ pub struct Stage {
     pub queues: Vec<(String, LinkId)>,
     /// The largest sum of weights on a link (PPUSH Eq. 20), as stated or by the slowest link.
     pub theta_ceiling: f64,
-    /// What the controller is told of each host.
+    /// Facts that the controller is told of each host.
     pub hosts: Vec<HostFacts>,
     report: Report,
 }
 
-/// What the controller is told of a host: Algorithm 1 must know the links that flows share.
+/// Facts that the controller is told of a host: Algorithm 1 must know the links that flows share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostFacts {
-    /// What its links carry away from it, and towards it.
+    /// Capacity of its links away from it.
     pub uplink: BitRate,
     /// See [`HostFacts::uplink`].
     pub downlink: BitRate,
@@ -44,7 +44,7 @@ pub struct HostFacts {
 }
 
 impl Stage {
-    /// What a seed makes of a scenario.
+    /// Stage of a scenario with this seed.
     ///
     /// # Errors
     /// [`RunError`] if it cannot be run at all.

@@ -26,7 +26,7 @@ pub(super) fn run(
     Ok(tables(&repair, trees::bound(&search.topology, &search.group)))
 }
 
-/// What trees are looked for: a group, and its network before and after a part of it failed.
+/// Input of a search for trees: a group, and its network before and after a part of it failed.
 #[derive(Debug)]
 pub struct TreeSearch {
     whole: Topology,
@@ -76,7 +76,7 @@ fn after_failures(whole: &Topology, rate: f64, seed: u64) -> Topology {
     topology
 }
 
-/// So many hosts in the order in which they join, the source first; it reaches all others.
+/// A group of `members` hosts in the order in which they join, the source first; it reaches all others.
 fn connected(topology: &Topology, order: &[u32], members: u32) -> Result<Group, WorkloadError> {
     let mut most = 0;
     for source in order {

@@ -32,11 +32,11 @@ pub struct AllocatorSpec {
     /// Interval of updates of what is available (PAM Eq. 2); two round trips if absent.
     #[serde(with = "text::maybe", skip_serializing_if = "Option::is_none")]
     pub update_interval: Option<Duration>,
-    /// After so long without a word a transfer is forgotten (PAM T_expired); ten round trips if absent.
+    /// Silence after which a transfer is forgotten (PAM T_expired); ten round trips if absent.
     #[serde(with = "text::maybe", skip_serializing_if = "Option::is_none")]
     pub idle_timeout: Option<Duration>,
-    /// What was offered to the first in line is kept for so long (docs/decisions/0039); two round trips if absent, nothing by the letter
-    /// of the paper.
+    /// Time for which an offer to the first in line is kept (docs/decisions/0039); two round trips if absent, none by
+    /// the letter of the paper.
     #[serde(with = "text::maybe", skip_serializing_if = "Option::is_none")]
     pub settling: Option<Duration>,
     /// Right shifts that a division adds up, where the variant is `hardware`; 4.

@@ -1,4 +1,4 @@
-//! What is sent beside the workload: flows of other rules, long ones of its own, and requests that nobody waits for.
+//! Background beside the workload: flows of other rules, long ones of its own, and requests that nobody waits for.
 
 use headwater_units::{Duration, Time};
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use crate::workload::{Access, Arriving, Network, TaskFlows, TaskPlan, Workload, 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Background {
-    /// What the claims call it; no task's name.
+    /// Name in the claims; no task's name.
     pub name: String,
     /// The host that sends.
     pub from: u32,
@@ -36,7 +36,8 @@ pub struct Background {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PermutedBackground {
-    /// Of all hosts so many, drawn by the seed, each send to one other of them and receive from one other; 0.3 in the paper.
+    /// Part of all hosts, drawn by the seed, that each send to one other of them and receive from one other; 0.3 in the
+    /// paper.
     pub share: f64,
     /// They do nothing else: the workload is drawn from all other hosts, and meets the long flows within the network alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -58,7 +59,7 @@ pub struct ArrivingBackground {
     pub load: f64,
     /// Of each request.
     pub packets: u64,
-    /// What they do, each as often as the others. A write of one replica is a flow between random hosts.
+    /// Kinds of requests, each as often as the others. A write of one replica is a flow between random hosts.
     pub access: Vec<Access>,
     /// Copies of each block; 1 if absent.
     #[serde(default = "one", skip_serializing_if = "is_one")]
@@ -105,7 +106,7 @@ impl Scenario {
 }
 
 impl ArrivingBackground {
-    /// What arrives.
+    /// Requests that arrive.
     pub(crate) fn arriving(&self) -> Arriving<'_> {
         Arriving { load: self.load, packets: self.packets, replicas: self.replicas, access: &self.access }
     }

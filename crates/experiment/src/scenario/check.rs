@@ -43,7 +43,7 @@ pub enum ScenarioError {
         /// How many there are.
         hosts: u32,
     },
-    /// What belongs to a host is asked of a link, or the other way round.
+    /// A property of a host is asked of a link, or the other way round.
     #[error("{place}: this happens to a {needs}, not to a {given}")]
     WrongPlace {
         /// Where it is named.
@@ -60,7 +60,7 @@ pub enum ScenarioError {
         place: String,
         /// Its value.
         value: f64,
-        /// What it must be.
+        /// Condition that it must meet.
         must: &'static str,
     },
     /// A constant beside machines that have their own.
@@ -82,7 +82,7 @@ pub enum ScenarioError {
     /// Background that ends before it begins.
     #[error("background '{name}' stops at {stop}, which is not after its start at {start}")]
     BackgroundEmpty {
-        /// Which.
+        /// The name.
         name: String,
         /// As given.
         start: Duration,
@@ -144,7 +144,7 @@ impl Scenario {
             return Err(ScenarioError::CastMachines);
         }
         if let Some(background) = &self.arriving_background {
-            // What the first moment shows holds for all of them.
+            // The requests of the first moment stand for all of them.
             background.arriving().plan(&network, 1, Time::from_nanos(1_000_000))?;
         }
         let ends = self.until.is_some() || !self.workload.join_windows().is_empty();

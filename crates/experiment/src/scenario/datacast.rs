@@ -21,12 +21,12 @@ pub struct DatacastSpec {
     /// Of each tree in each branching node (Datacast C); 128 KB.
     #[serde(with = "text::one")]
     pub cache: Bytes,
-    /// What the source begins with; 500 Mbit/s.
+    /// Initial rate of the source; 500 Mbit/s.
     pub initial_rate: LinkRate,
     /// Of each packet; 16 B.
     #[serde(with = "text::one")]
     pub header: Bytes,
-    /// At most so many trees of a group, the first ones; all that there are if absent.
+    /// Most trees of a group, the first ones; all that there are if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trees: Option<u32>,
     /// Which packet goes from a full cache; the first that came (Datacast §V-C).

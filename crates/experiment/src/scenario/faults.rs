@@ -1,4 +1,4 @@
-//! What goes wrong in a run, and when.
+//! Faults of a run, and their times.
 
 use std::str::FromStr;
 
@@ -19,9 +19,9 @@ pub struct Fault {
     /// When it is over, where it lasts; never if absent.
     #[serde(default, with = "text::maybe", skip_serializing_if = "Option::is_none")]
     pub until: Option<Duration>,
-    /// Where.
+    /// Target of the fault.
     pub on: Target,
-    /// What.
+    /// Fault.
     pub what: Action,
 }
 
@@ -42,7 +42,7 @@ pub enum Target {
 #[error("'{0}' is not a place for a fault; write for example \"link s0-s1\", \"host 3\" or \"controller\"")]
 pub struct ParseTargetError(String);
 
-/// What goes wrong.
+/// Kinds of faults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Action {
@@ -122,7 +122,7 @@ pub enum Action {
     Replay {
         /// 0..=0.5.
         p: f64,
-        /// So much later.
+        /// Delay.
         #[serde(with = "text::one")]
         by: Duration,
     },

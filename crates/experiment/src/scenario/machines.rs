@@ -63,8 +63,8 @@ impl TransportSpec {
         source
     }
 
-    /// A host's source whose flows are pulled (SCDP). The levels, where they are bytes, are of packets with this payload; the
-    /// machine counts them in symbols of so many bytes, one to a packet.
+    /// A host's source whose flows are pulled (SCDP). The levels, where they are bytes, are of packets with this
+    /// payload; the machine counts them in symbols of `symbol` bytes, one to a packet.
     pub fn pulled_source_config(&self, payload: Bytes, symbol: u16) -> SourceConfig {
         if self.machines == Machines::Product {
             return SourceConfig::default();
@@ -78,8 +78,8 @@ impl TransportSpec {
         SourceConfig { pull, report_every: NEVER, ..SourceConfig::paper() }
     }
 
-    /// What a pulled flow has sent when it drops a level, in whole symbols of so many bytes, one to a packet; levels that are bytes are
-    /// of packets with this payload.
+    /// Bytes that a pulled flow has sent when it drops a level, in whole symbols of `symbol` bytes, one to a packet;
+    /// levels that are bytes are of packets with this payload.
     pub fn demotion(&self, payload: Bytes, symbol: u16) -> [Bytes; 4] {
         let symbols = |level: &Amount| match level {
             Amount::Packets(packets) => u64::from(*packets),
@@ -89,7 +89,7 @@ impl TransportSpec {
         [0, 1, 2, 3].map(|n| Bytes::new(symbols(&self.pull.levels[n]) * u64::from(symbol)))
     }
 
-    /// A host's source of trees (Datacast), whose packets are so long.
+    /// A host's source of trees (Datacast), with packets of this length.
     pub fn tree_source_config(&self, packet: Bytes) -> SourceConfig {
         if self.machines == Machines::Product {
             return SourceConfig::default();
@@ -105,7 +105,7 @@ impl TransportSpec {
         SourceConfig { trees, report_every: NEVER, ..SourceConfig::paper() }
     }
 
-    /// A host's source whose rates switches compute (PAM), whose packets are so long.
+    /// A host's source whose rates switches compute (PAM), with packets of this length.
     pub fn scheduled_source_config(&self, packet: Bytes) -> SourceConfig {
         let pam = &self.pam;
         // Hosts of the network learn their link's rate where they are made.
@@ -141,7 +141,7 @@ impl TransportSpec {
         TreeReceiverConfig { credit: spec.credit, rtt }
     }
 
-    /// What a device keeps of a tree that branches there.
+    /// Store of a device where a tree branches.
     pub fn store_config(&self) -> StoreConfig {
         let spec = &self.datacast;
         StoreConfig {
@@ -201,8 +201,8 @@ impl TransportSpec {
     }
 
     /// The first field that states something else than all machines do, what it states, and what they do: a loss is
-    /// inferred from three later packets, and a source of [`SourceConfig::paper`] asks for an ACK per symbol. Whoever runs
-    /// machines should refuse such constants rather than run others.
+    /// inferred from three later packets, and a source of [`SourceConfig::paper`] asks for an ACK per symbol. Engines
+    /// that run machines should refuse such constants rather than run others.
     pub fn fixed(&self) -> Option<(&'static str, u32, u32)> {
         let stated =
             [("duplicate_acks", self.duplicate_acks, LATER_ACKS as u32), ("ack_every", self.ack_every, 1)];

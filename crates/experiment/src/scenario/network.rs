@@ -1,11 +1,11 @@
-//! A scenario of which only the network matters: whoever runs programs of their own on it needs no workload.
+//! A scenario of which only the network matters: users who run programs of their own on it need no workload.
 
 use thiserror::Error;
 use toml::{Table, Value};
 
 use super::{Scenario, ScenarioError};
 
-/// What a network has no use for, and a scenario cannot be without.
+/// Parts that a network has no use for, and a scenario cannot be without.
 const WITHOUT_WORKLOAD: &str = r#"
     scheme = "dctcp"
     workload = { kind = "long-flows", flows = [] }

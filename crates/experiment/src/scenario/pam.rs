@@ -11,7 +11,7 @@ use crate::text;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PamSpec {
-    /// Who goes first (PAM Table I); `srsf`, or `edf`, `fifo`, `fair`, or the rank of all as a number.
+    /// Order of transfers (PAM Table I); `srsf`, or `edf`, `fifo`, `fair`, or the rank of all as a number.
     pub policy: RankPolicy,
     /// A transfer whose deadline cannot be met ends (PAM §III-A), under any policy; else it goes on, last under `edf`.
     pub drops_late: bool,
@@ -49,7 +49,7 @@ pub enum RepairBy {
     Coding,
 }
 
-/// Who goes first.
+/// Order of transfers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Written", into = "Written")]
 pub struct RankPolicy(pub Order);

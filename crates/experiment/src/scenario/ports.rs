@@ -13,9 +13,9 @@ use crate::text;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Amount {
-    /// So many packets.
+    /// In packets.
     Packets(u32),
-    /// So many bytes.
+    /// In bytes.
     Bytes(Bytes),
     /// `"unlimited"`, or `"none"` for a threshold.
     Unlimited,
@@ -42,10 +42,10 @@ pub struct PortSpec {
     /// Which queue is served next, where there are several.
     #[serde(default)]
     pub service: Service,
-    /// What happens to a packet that finds its queue full.
+    /// Treatment of a packet that finds its queue full.
     #[serde(default)]
     pub when_full: WhenFull,
-    /// What trimming leaves of a real packet, at all ports of an emulated network. Simulated ones keep the header alone.
+    /// Rule of trimming for real packets, at all ports of an emulated network. Simulated ones keep the header alone.
     #[serde(default, skip_serializing_if = "Trim::is_usual")]
     pub trim: Trim,
     /// Rates that it grants to scheduled transfers (PAM); none if absent.
@@ -53,15 +53,15 @@ pub struct PortSpec {
     pub allocator: Option<AllocatorSpec>,
 }
 
-/// What trimming leaves of a real packet.
+/// Rule of trimming for real packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trim {
-    /// So much of the frame, from the destination's MAC address on, though never less than 56 bytes of UDP payload; 128 B,
-    /// the usual size of switches that trim.
+    /// Bytes of the frame that are kept, from the destination's MAC address on, though never less than 56 bytes of UDP
+    /// payload; 128 B, the usual size of switches that trim.
     #[serde(default = "Trim::usual_size", with = "text::one")]
     pub to: Bytes,
-    /// What becomes of UDP's length and checksum; IP's are always right.
+    /// State of UDP's length and checksum; IP's are always right.
     #[serde(default)]
     pub udp: StaleOrRepaired,
 }
@@ -111,7 +111,7 @@ pub enum Service {
     FirstAgainstRest,
 }
 
-/// What happens to a packet that finds its queue full.
+/// Treatment of a packet that finds its queue full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WhenFull {

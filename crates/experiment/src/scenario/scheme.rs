@@ -7,7 +7,7 @@ use headwater_wire::Delivery;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Who decides what a source sends, and when (PPUSH Table II); written `ppush(1,0)`, `dctcp` and so on.
+/// Scheme that decides what a source sends, and when (PPUSH Table II); written `ppush(1,0)`, `dctcp` and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Scheme {
@@ -46,14 +46,14 @@ pub enum Scheme {
     Cast,
     /// Hadoop's reducers that fetch map outputs over DCTCP, for workloads of kind `shuffle` (Courier §V). Not in PPUSH Table II.
     Shuffle {
-        /// Who orders flows.
+        /// Scheduler that orders flows.
         order: ShuffleOrder,
         /// Courier's agents carry flows; else each has a connection.
         courier: bool,
     },
 }
 
-/// Who orders the flows of a shuffle.
+/// Scheduler that orders the flows of a shuffle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ShuffleOrder {
     /// Nobody.
@@ -79,7 +79,7 @@ const fn ppush(pool: bool, weigh: bool) -> Scheme {
     Scheme::Ppush { pool, weigh }
 }
 
-/// What experiments call each; those of PPUSH Table II first, in its order.
+/// Name of each in experiments; those of PPUSH Table II first, in its order.
 const NAMES: &[(Scheme, &str)] = &[
     (ppush(false, false), "ppush(0,0)"),
     (ppush(false, true), "ppush(0,1)"),

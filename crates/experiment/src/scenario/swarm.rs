@@ -12,10 +12,10 @@ use headwater_sim::flow::swarm::Ties;
 pub struct SwarmSpec {
     /// Members that each member chooses to exchange blocks with, all if there are fewer; 10.
     pub peers: u32,
-    /// What is asked of one peer at a time; 108 KB (Cornet's own is 4 MB).
+    /// Bytes asked of one peer at a time; 108 KB (Cornet's own is 4 MB).
     #[serde(with = "text::one")]
     pub block: Bytes,
-    /// Whom bt-optimized takes of members that are equally near; by lot.
+    /// Choice of bt-optimized among members that are equally near; by lot.
     pub ties: Ties,
 }
 

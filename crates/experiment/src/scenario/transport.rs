@@ -15,7 +15,7 @@ use crate::text;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TransportSpec {
-    /// Whose constants those are that are left out: PPUSH's, or the product's.
+    /// Origin of constants that are left out: PPUSH's, or the product's.
     #[serde(skip_serializing_if = "Machines::are_the_papers")]
     pub machines: Machines,
     /// Hosts of the product have been told what their links carry (`--uplink`, `--downlink`), and say so.
@@ -53,7 +53,7 @@ pub struct TransportSpec {
     /// How often a receiver tells the controller what it still needs; 1 ms (PPUSH §III-A: "periodically").
     #[serde(with = "text::one")]
     pub feedback_every: Duration,
-    /// What decoding a block takes.
+    /// Cost of decoding a block.
     pub decode: Decode,
     /// In which class symbols queue; bulk. ACKs and control are in a class of their own.
     #[serde(skip_serializing_if = "DataClass::is_bulk")]
@@ -81,23 +81,24 @@ pub struct PullSpec {
     /// The least retransmission timeout, and the first; 1 ms (the paper does not say).
     #[serde(with = "text::one")]
     pub min_rto: Duration,
-    /// What receivers leave free of their links for each packet that they pull; none (NDP's authors and SCDP's leave none;
-    /// csg-htsim's receivers pull every wire time / 0.99, as with 15 B).
+    /// Bytes of their links that receivers leave free for each packet that they pull; none (NDP's authors and SCDP's
+    /// leave none; csg-htsim's receivers pull every wire time / 0.99, as with 15 B).
     #[serde(with = "text::one")]
     pub headroom: Bytes,
-    /// What each of several sources pushes, where they send coded symbols (SCDP IW_i); 6 (§IV does not say: three of them fill
-    /// the longest path of its network, two its shorter ones).
+    /// Symbols that each of several sources pushes, where they send coded symbols (SCDP IW_i); 6 (§IV does not say:
+    /// three of them fill the longest path of its network, two its shorter ones).
     #[serde(skip_serializing_if = "is_usual_many_window")]
     pub many_window: u32,
-    /// A flow of coded symbols drops a level of priority when it has sent so much, packets or their payload; 10 KB, 100 KB, 1 MB
-    /// and 10 MB (SCDP §IV).
+    /// Packets, or bytes of their payload, after which a flow of coded symbols drops a level of priority; 10 KB,
+    /// 100 KB, 1 MB and 10 MB (SCDP §IV).
     #[serde(skip_serializing_if = "are_usual_levels")]
     pub levels: [Amount; 4],
-    /// A member that holds its group up for so long is served by itself; 500 ms (SCDP §III-E leaves it to the application).
+    /// Time after which a member that holds its group up is served by itself; 500 ms (SCDP §III-E leaves it to the
+    /// application).
     #[serde(with = "text::one", skip_serializing_if = "is_usual_patience")]
     pub detach_after: Duration,
-    /// A packet of coded symbols is lost when so many later ones of its flow have come; 250: packets are sprayed, and headers tell of
-    /// losses. 3 where neither is so (RFC 9002 §6.1.1).
+    /// Number of later packets of its flow that must have come before a packet of coded symbols counts as lost; 250:
+    /// packets are sprayed, and headers tell of losses. 3 where neither is so (RFC 9002 §6.1.1).
     #[serde(skip_serializing_if = "is_usual_reordering")]
     pub reordering: u16,
 }
@@ -184,7 +185,7 @@ impl Default for TransportSpec {
     }
 }
 
-/// Whose machines run at the ends.
+/// Machines that run at the ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Machines {
@@ -252,7 +253,7 @@ pub enum LossResponse {
     Guarded,
 }
 
-/// What decoding a block takes.
+/// Cost of decoding a block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Decode {

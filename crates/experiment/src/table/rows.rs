@@ -47,7 +47,7 @@ macro_rules! row {
 }
 
 row! {
-    /// What became of one task.
+    /// Record of one task.
     TaskRow {
         /// Its name; unique in the run.
         task: Text,
@@ -80,7 +80,7 @@ row! {
 }
 
 row! {
-    /// What became of one flow: what one source sent for one task.
+    /// Record of one flow: what one source sent for one task.
     FlowRow {
         /// The task's name; of background, its own.
         task: Text,
@@ -112,10 +112,10 @@ row! {
     SampleRow {
         /// Seconds since the run began.
         t_s: F64,
-        /// Whose it is: a flow (`f1`), or a link by the points it joins (`a-b`, from a to b).
+        /// Entity that it is of: a flow (`f1`), or a link by the points it joins (`a-b`, from a to b).
         entity: Text,
-        /// What: `window` and `queue` in packets, `rtt` in seconds, `mark_fraction` 0..=1, `rate` and `goodput` in useful
-        /// packets per second over the interval that ends at `t_s`, `theta`; `mean_queue_after_join` in packets,
+        /// Quantity: `window` and `queue` in packets, `rtt` in seconds, `mark_fraction` 0..=1, `rate` and `goodput` in
+        /// useful packets per second over the interval that ends at `t_s`, `theta`; `mean_queue_after_join` in packets,
         /// where the entity is the number of flows that have joined.
         quantity: Text,
         /// In the quantity's unit.

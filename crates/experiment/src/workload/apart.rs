@@ -35,7 +35,7 @@ impl Workload {
 }
 
 impl Network {
-    /// What is left of it with these hosts alone.
+    /// The network with these hosts alone.
     fn with_only(&self, hosts: &[u32]) -> Network {
         let of = |all: &[u32]| hosts.iter().filter_map(|host| all.get(*host as usize).copied()).collect();
         Network {

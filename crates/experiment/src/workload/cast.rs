@@ -10,7 +10,7 @@ use crate::text;
 
 /// IPv4 and UDP in an IP packet.
 const IP_UDP: u16 = 28;
-/// What each source pushes to a get that pulls, before it is asked for more, in symbols.
+/// Symbols that each source pushes to a get that pulls, before it is asked for more.
 const INITIAL_WINDOW: u16 = 16;
 
 /// A cast, and gets beside it. Those fields that say so are for models; on real packets things are as they are.
@@ -30,8 +30,8 @@ pub struct CastText {
     /// source, if absent. In models its messages travel beside the network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller: Option<u32>,
-    /// What a line carries around an IP packet, as in a topology file for casts: 38 B if absent, Ethernet with preamble, check sequence
-    /// and gap. Emulated networks count 14 B.
+    /// Bytes that a line carries around an IP packet, as in a topology file for casts: 38 B if absent, Ethernet with
+    /// preamble, check sequence and gap. Emulated networks count 14 B.
     #[serde(default = "CastText::usual_framing", with = "text::one")]
     pub framing: Bytes,
     /// The longest IP packet; 1500 B if absent, Ethernet's.
@@ -53,7 +53,7 @@ pub struct CastText {
     /// Models: one way between a host and the controller; 100 us if absent.
     #[serde(default = "CastText::usual_delay", with = "text::one")]
     pub control_delay: Duration,
-    /// Models: a host that says nothing is taken to be gone after so long; 8 s if absent, when links between nodes time out.
+    /// Models: silence after which a host is taken to be gone; 8 s if absent, when links between nodes time out.
     #[serde(default = "CastText::usual_notice", with = "text::one")]
     pub noticed: Duration,
     /// Models: how long it takes to read a block; no time if absent.
@@ -83,7 +83,7 @@ pub struct CastText {
     /// The run ends then, whatever is left to do; after 10 min if absent.
     #[serde(default = "CastText::usual_end", with = "text::one")]
     pub until: Duration,
-    /// Models: after the last receiver the run goes on, for so long at most, until controller and hosts are at rest; not at all if
+    /// Models: most time that the run goes on after the last receiver, until controller and hosts are at rest; none if
     /// absent.
     #[serde(default, with = "text::maybe", skip_serializing_if = "Option::is_none")]
     pub drain: Option<Duration>,
@@ -114,7 +114,7 @@ pub enum Wish {
 pub struct Get {
     /// Its number.
     pub host: u32,
-    /// When.
+    /// The time.
     #[serde(with = "text::one")]
     pub at: Duration,
     /// Models: the transport that it asks for; the controller chooses if absent.
@@ -179,7 +179,7 @@ impl From<Wish> for CastWish {
 }
 
 impl CastText {
-    /// Who is to have the object by the cast, of so many hosts.
+    /// Hosts that are to have the object by the cast, of `hosts` hosts.
     pub fn receivers(&self, hosts: u32) -> Vec<u32> {
         let others = |host: &u32| {
             let part = Some(*host) != self.controller && *host != self.source && !self.holders.contains(host);
@@ -208,7 +208,7 @@ impl CastText {
         Geometry::fitting(self.object, self.room())
     }
 
-    /// What one copy of the object is on a line, all headers included.
+    /// Bytes of one copy of the object on a line, all headers included.
     pub fn one_copy(&self) -> Bytes {
         let geometry = self.geometry();
         let around = u64::from(IP_UDP) + SYMBOL_OVERHEAD as u64 + self.framing.get();

@@ -103,7 +103,8 @@ impl CoflowTrace {
         text
     }
 
-    /// What a simulation is given: every flow with its size, on this many ports. Port p of the trace becomes port p modulo that.
+    /// Input of a simulation: every flow with its size, on this many ports. Port p of the trace becomes port p modulo
+    /// that.
     pub fn specs(&self, ports: u16) -> Vec<CoflowSpec> {
         let fold = |Port(port): Port| Port(port % ports.max(1));
         let spec = |coflow: &TraceCoflow| {
@@ -120,7 +121,7 @@ impl CoflowTrace {
     }
 }
 
-/// The part of the mapper of this number, from 0, of what a reducer gets from so many.
+/// The part of the mapper of this number, from 0, of what a reducer gets from `mappers` mappers.
 fn part(bytes: Bytes, mappers: u64, mapper: u64) -> Bytes {
     let (each, odd) = (bytes.get() / mappers, bytes.get() % mappers);
     Bytes::new(each + u64::from(mapper < odd))
@@ -139,7 +140,7 @@ impl TraceCoflow {
     }
 }
 
-/// What lines before have said.
+/// Facts from earlier lines.
 struct Reader {
     ports: u16,
     /// The line of every coflow.

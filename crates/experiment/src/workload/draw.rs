@@ -5,7 +5,7 @@
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-/// What a stream of random numbers is for.
+/// Use of a stream of random numbers.
 pub(super) enum Stream {
     Arrivals,
     Sizes,
@@ -68,7 +68,7 @@ impl Draw {
         drawn + u32::from(drawn >= than)
     }
 
-    /// So many different numbers in 0..n, in random order; all of them if `many` is more than there are.
+    /// A number `many` of different values in 0..n, in random order; all of them if `many` is more than there are.
     pub(super) fn several(&mut self, n: u32, many: u32) -> Vec<u32> {
         let mut all: Vec<u32> = (0..n).collect();
         let many = many.min(n);

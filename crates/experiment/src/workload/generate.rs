@@ -101,7 +101,7 @@ impl Workload {
         pairs.filter(|(from, to)| from != to).collect()
     }
 
-    /// What normalises completion times: mean size over the rate of a host, seconds (PPUSH §V-B); nothing where sizes
+    /// Time that normalises completion times: mean size over the rate of a host, seconds (PPUSH §V-B); none where sizes
     /// are not drawn.
     ///
     /// # Errors
@@ -180,7 +180,7 @@ fn poisson(
     Ok((0..tasks).map(task).collect())
 }
 
-/// Who may send and who may receive.
+/// Hosts that may send and hosts that may receive.
 struct PlacedHosts {
     /// With storage nodes: those, and everybody else.
     storage: Option<(Vec<u32>, Vec<u32>)>,

@@ -10,10 +10,10 @@ use super::bounds::{count, rate};
 use super::draw::{Draw, Stream};
 use super::{Deadline, Network, Sizes, TaskFlows, TaskPlan, WorkloadError, plain};
 
-/// A group of a scheme has at most so many receivers.
+/// Most receivers of a scheme's group.
 const MOST_RECEIVERS: u32 = 64;
 
-/// Who sends to whom.
+/// Sender and receivers of each task.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Spread {
@@ -134,7 +134,7 @@ impl Spread {
         }
     }
 
-    /// Who sends the n-th task, and to whom.
+    /// Sender and receivers of the n-th task.
     fn of_task(self, network: &Network, seed: u64, n: u32) -> (u32, Vec<u32>) {
         let mut draw = Draw::new(seed, Stream::Task(n));
         match self {

@@ -13,7 +13,7 @@ use super::bounds::{MOST_TASKS, count, per_second, rate};
 use super::draw::{Draw, Stream};
 use super::{Network, TaskPlan, WorkloadError, plain};
 
-/// What a request does.
+/// Kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Access {
@@ -65,7 +65,7 @@ pub(crate) struct Arriving<'a> {
     pub(crate) packets: u64,
     /// Copies of each block.
     pub(crate) replicas: u32,
-    /// What they do, each as often as the others.
+    /// Kinds of requests, each as often as the others.
     pub(crate) access: &'a [Access],
 }
 

@@ -6,7 +6,7 @@ use super::bounds::{count, per_second};
 use super::draw::{Draw, Stream};
 use super::{Network, Sizes, TaskPlan, WorkloadError, plain};
 
-/// So many sessions at so many per second; the run waits for those of at most `awaited` packets.
+/// Plans `sessions` sessions at `rate` per second; the run waits for those of at most `awaited` packets.
 pub(super) fn plan(
     network: &Network,
     seed: u64,

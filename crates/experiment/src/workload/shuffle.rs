@@ -39,7 +39,7 @@ pub struct ShuffleText {
     /// One way of a request or an order, beside the network; 2 us, two links.
     #[serde(default = "ShuffleText::usual_delay", with = "text::one")]
     pub delay: Duration,
-    /// What a timer ticks in: the least allowance for variation of a timeout; 1 us.
+    /// Tick of a timer: the least allowance for variation of a timeout; 1 us.
     #[serde(default = "ShuffleText::usual_tick", with = "text::one")]
     pub tick: Duration,
     /// The timeout of a connection without a sample; 2 ms, a port's buffer at 1 Gbit/s. Not below the least one.
@@ -88,8 +88,8 @@ pub struct ShuffleText {
     /// The most flows of a host by the stand-in for Django.
     #[serde(default = "ShuffleText::usual_django_flows")]
     pub django_flows: u32,
-    /// What the kernel calls the congestion control of connections on real packets; its own choice if absent. The packet engine's
-    /// connections run DCTCP.
+    /// The kernel's name of the congestion control of connections on real packets; its own choice if absent. The packet
+    /// engine's connections run DCTCP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
 }
@@ -100,7 +100,7 @@ pub struct ShuffleText {
 pub enum Jobs {
     /// The public trace: racks become hosts, and sizes grow by hosts per rack, so that ports carry the load that they carried there.
     Facebook {
-        /// Its first so many coflows; all 526 if absent.
+        /// Number of its first coflows; all 526 if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         first: Option<u32>,
         /// Sizes times this, before shrinking.
@@ -112,7 +112,7 @@ pub enum Jobs {
     },
     /// Jobs that train neural networks with parameter servers (Courier §V-D): 60 of a public trace.
     Training {
-        /// Its first so many jobs; all 60 if absent.
+        /// Number of its first jobs; all 60 if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         first: Option<u32>,
         /// GPUs of each job times this.
@@ -120,7 +120,8 @@ pub enum Jobs {
         /// The most iterations of a job.
         iterations: u32,
     },
-    /// The same job so many times at once, mappers on the first half of the hosts and reducers on the second, evenly (Courier Fig. 1).
+    /// The same job several times at once, mappers on the first half of the hosts and reducers on the second, evenly
+    /// (Courier Fig. 1).
     Grid {
         /// Jobs (Courier n).
         coflows: u32,
@@ -269,7 +270,7 @@ impl ShuffleText {
         }
     }
 
-    /// The jobs on so many hosts, ascending by arrival.
+    /// The jobs on `hosts` hosts, ascending by arrival.
     pub(crate) fn plan(&self, hosts: u32, seed: u64) -> Vec<JobPlan> {
         match &self.jobs {
             &Jobs::Facebook { first, sizes, gaps } => self.facebook(hosts, first, (sizes, gaps), seed),

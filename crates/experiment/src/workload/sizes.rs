@@ -27,7 +27,7 @@ pub enum Sizes {
     /// Drawn from a table that is stretched linearly, so that its smallest size becomes `from` and its largest `to`
     /// (PPUSH §V-B: [2, 200] * 1024 packets).
     Table {
-        /// Which.
+        /// The table.
         table: SizeTable,
         /// The smallest size.
         from: u64,
@@ -37,12 +37,11 @@ pub enum Sizes {
         #[serde(default = "once")]
         times: f64,
     },
-    /// Drawn from a table as it was published, in packets that hold so many bytes of it; part of a packet is one (SCDP
-    /// Table I).
+    /// Drawn from a table as it was published, in packets of this payload; part of a packet is one (SCDP Table I).
     Published {
-        /// Which.
+        /// The table.
         table: SizeTable,
-        /// What a packet holds.
+        /// Payload of a packet.
         #[serde(with = "text::one")]
         payload: Bytes,
     },

@@ -45,7 +45,7 @@ struct Job {
     model: Bytes,
 }
 
-/// The coflows of the first so many jobs, each with so many times its GPUs and at most so many iterations, on so many hosts. Sizes and
+/// The coflows of the first jobs, with their GPUs multiplied and their iterations bounded, on `hosts` hosts. Sizes and
 /// times are divided by `shrink`.
 pub(super) fn plan(
     hosts: u32,

@@ -36,7 +36,7 @@ pub(crate) fn engine_of(experiment: &Experiment) -> Engine {
     *packet.unwrap_or(&experiment.engines[0])
 }
 
-/// What [`engine_of`] would have given if every job's tables were these.
+/// Result that [`engine_of`] would have given if every job's tables were these.
 pub(crate) fn gathered(
     experiment: &Experiment,
     scale: Scale,
@@ -49,7 +49,7 @@ pub(crate) fn gathered(
     all
 }
 
-/// A task that took so long.
+/// A task with this completion time.
 pub(crate) fn task(name: &str, tct_s: f64) -> TaskRow {
     TaskRow {
         task: name.to_owned(),

@@ -1,4 +1,4 @@
-//! What a seed makes of a storm: a text that anybody can run.
+//! Storm of a seed: a text that anybody can run.
 
 use std::fmt::Write;
 
@@ -82,7 +82,7 @@ fn links(network: &str) -> Vec<String> {
     links.map(|link| format!("{}-{}", name(link.from), name(link.to))).collect()
 }
 
-/// Who has the object, and who wants it.
+/// Hosts that have the object, and hosts that want it.
 struct Parts {
     /// The first is the source.
     holders: Vec<u32>,
@@ -154,7 +154,7 @@ impl Parts {
     }
 }
 
-/// What goes wrong, and where; all but the death of hosts passes.
+/// Faults and their places; all but the death of hosts pass.
 fn faults(rng: &mut ChaCha8Rng, parts: &Parts, links: &[String]) -> Vec<String> {
     let mut faults = Vec::new();
     let mut add = |rng: &mut ChaCha8Rng, on: String, what: String, passes: bool| {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use headwater_experiment::run::{CastSpec, run_cast};
 use oracle::Tally;
 
-/// So many in an ordinary run of the tests.
+/// Number of storms in an ordinary run of the tests.
 const USUAL: u64 = 1000;
 /// A storm's text says all of it; what is drawn in its run is always drawn from this.
 const SEED: u64 = 1;

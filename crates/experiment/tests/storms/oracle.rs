@@ -1,4 +1,4 @@
-//! What must hold after a storm.
+//! Properties that must hold after a storm.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use headwater_experiment::scenario::{Action, Target};
 use headwater_experiment::workload::Wish;
 use headwater_sim::packet::cast::{CastOutcome, ReceiverRow};
 
-/// What storms came to, and how.
+/// Counts of the outcomes of storms.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     /// Receivers by how they ended.
@@ -53,10 +53,10 @@ fn lies(what: &Action, _: bool) -> bool {
     matches!(what, Action::WrongSymbols { .. } | Action::ForgedFeedback { .. })
 }
 
-/// What a storm came to.
+/// Outcome of a storm.
 ///
 /// # Errors
-/// What is wrong.
+/// The property that was violated.
 pub(crate) fn judge(spec: &CastSpec, outcome: &CastOutcome) -> Result<Tally, String> {
     let liars = hosts(spec, lies);
     let mut tally = Tally::default();
@@ -99,7 +99,7 @@ fn forgets(spec: &CastSpec) -> bool {
     spec.network.faults.iter().any(|fault| forgets(&fault.what))
 }
 
-/// Whoever runs and is honest has the object in the end where somebody honest runs that holds it.
+/// A host that runs and is honest has the object in the end where an honest host runs that holds it.
 fn excused(spec: &CastSpec, row: &ReceiverRow, reason: &str) -> Result<(), String> {
     let ended = |what: &Action, passes: bool| match what {
         Action::HostKill => !passes,
@@ -116,7 +116,7 @@ fn excused(spec: &CastSpec, row: &ReceiverRow, reason: &str) -> Result<(), Strin
         && ["it died", "it is dead", "its process ended"].contains(&reason))
         || liars.contains(&row.host)
         || (full.contains(&row.host) && reason == "the disk is full");
-    // Whoever insists on trees gets nothing by another route: for them the first failure is one.
+    // A cast that insists on trees gets nothing by another route: for it the first failure is one.
     let cut_off = spec.cast.wish == Wish::Trees && spec.cast.gets.iter().all(|get| get.host != row.host);
     // A controller that remembers nothing takes itself for new, and does not wait for nodes that knew another one.
     let unknown = ["UnknownObject", "NoSource", "Refused(", "the cast is over: Some(Away)"];

@@ -38,7 +38,7 @@ pub(super) fn setup(scenario: &Scenario) -> Result<CodedSetup, RunError> {
     Ok(setup)
 }
 
-/// What the measures of trees need to know besides their records.
+/// Facts that the measures of trees need besides their records.
 pub(super) struct TreeMeasures {
     /// How many tasks there are; what stands behind them is background.
     tasks: u32,

@@ -47,7 +47,7 @@ pub(super) fn setup(scenario: &Scenario) -> CodedSetup {
     setup
 }
 
-/// What a packet carries: all but a header, which is as long as an ACK.
+/// Payload of a packet: all but a header, which is as long as an ACK.
 fn payload(scenario: &Scenario) -> Bytes {
     match scenario.packet.true_sizes {
         true => Bytes::new(u64::from(symbol_size(scenario))),
@@ -61,7 +61,7 @@ pub(super) fn fit(plan: &mut TaskPlan, symbol: u16) {
     plan.bytes = Some(exactly(plan.packets, symbol));
 }
 
-/// The object that is cut into so many symbols: its blocks are not whole symbols long.
+/// The object that is cut into `packets` symbols: its blocks are not whole symbols long.
 fn exactly(packets: u64, symbol: u16) -> Bytes {
     let symbol = u64::from(symbol);
     let block_symbols = BLOCK.div_ceil(symbol);

@@ -1,4 +1,4 @@
-//! What can be wrong with a trace, and what to do about it.
+//! Errors in a trace, and what to do about them.
 
 use thiserror::Error;
 
@@ -12,11 +12,11 @@ pub struct TraceError {
     pub line: usize,
     /// The field, in words.
     pub field: String,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: Problem,
 }
 
-/// What is wrong with a field, and the remedy.
+/// Problem of a field, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Problem {
@@ -29,7 +29,7 @@ pub enum Problem {
     /// The line goes on.
     #[error("'{text}' follows the last field; the count of mappers or reducers before it is too small")]
     Excess {
-        /// What follows.
+        /// The text that follows.
         text: String,
     },
     /// No number.
@@ -67,13 +67,13 @@ pub enum Problem {
     /// A port sends or receives twice in one coflow.
     #[error("port {port} is listed already; merge the two, adding up their sizes")]
     PortTwice {
-        /// Which.
+        /// The port.
         port: u16,
     },
     /// Two coflows have one id.
     #[error("coflow {id} is on line {first} already; give each coflow its own id")]
     IdTwice {
-        /// Which.
+        /// The id.
         id: u64,
         /// The line that had it first.
         first: usize,
@@ -95,7 +95,7 @@ pub enum Problem {
     /// More than fit into memory.
     #[error("the trace has {flows} flows up to here, {MAX_FLOWS} at most; split it into several files")]
     TooManyFlows {
-        /// So far.
+        /// Flows so far.
         flows: u64,
     },
     /// The last line has no end.
