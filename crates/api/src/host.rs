@@ -81,10 +81,10 @@ impl Peer {
 struct State {
     peers: BTreeMap<PathId, Peer>,
     held: BTreeMap<ObjectId, Held>,
-    /// What others said they hold: by object, their paths.
+    /// Objects that others said they hold: by object, their paths.
     held_by: BTreeMap<ObjectId, BTreeSet<PathId>>,
     hashes: hashes::Remembered,
-    /// What was held until its copy turned out not to be it any more: how, and as what it was offered.
+    /// Objects held until their copies turned out not to be them any more: how, and as what they were offered.
     spoiled: BTreeMap<ObjectId, (Spoiled, Vec<Holding>)>,
     /// Where nodes said that they are reached.
     labels: BTreeMap<NodeId, String>,
@@ -92,7 +92,7 @@ struct State {
     on_invitations: Option<UnboundedSender<(PathId, ToNode)>>,
     /// Listeners for news of the casts that this process has asked for.
     on_casts: Vec<UnboundedSender<(PathId, ToNode)>>,
-    /// Who is told of the order of coflows.
+    /// Listener for the order of coflows.
     on_ranks: Option<UnboundedSender<Vec<CoflowRank>>>,
     /// This node fetches what it is invited to, and says so.
     keeps: bool,
@@ -120,7 +120,7 @@ struct Inner {
     template: Mutex<NodeInfo>,
     ops: Ops,
     events: EventFeed,
-    /// What runs as long as the process does; those that have ended are left out now and then.
+    /// Tasks that run as long as the process does; those that have ended are left out now and then.
     tasks: Mutex<Vec<AbortHandle>>,
     answers: messages::Answers,
     /// Hashes have come, or are not asked for any more.
@@ -130,7 +130,7 @@ struct Inner {
     mtu: Option<u16>,
     /// How long somebody who is there may take to answer.
     patience: Duration,
-    /// The user has said so, and so it is for whoever is silent too.
+    /// The user has stated it, and so it holds for silent peers too.
     patience_stated: bool,
 }
 
@@ -205,7 +205,7 @@ impl Host {
         }
         if host.inner.listen.is_some() {
             host.depends_on("the control listener", host.clone().accept());
-            // Whoever listens will be asked to send.
+            // Receivers will ask a listening process to send.
             if let Some(data) = host.data_address() {
                 let room = room_in(common.mtu.unwrap_or(USUAL_MTU), data);
                 tokio::task::spawn_blocking(move || prepare_codec(room));

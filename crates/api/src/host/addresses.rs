@@ -33,8 +33,8 @@ pub(super) fn introduced(mut info: NodeInfo, peer: NodeId, from: SocketAddr) -> 
 const PEERS_ASKED: usize = 16;
 
 impl Host {
-    /// An address of this machine for people to read: the one by which whoever asks has come, else one by which somebody has, else the
-    /// one that packets to the world would carry, else loopback.
+    /// An address of this machine for people to read: the one by which the asker has come, else one by which somebody
+    /// has, else the one that packets to the world would carry, else loopback.
     pub(super) fn own_ip(&self, asking: Option<&Link>) -> IpAddr {
         let usable = |ip: &IpAddr| !ip.is_loopback() && !ip.is_unspecified();
         let by = |link: &Link| link.local_ip().filter(usable);

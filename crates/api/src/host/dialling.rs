@@ -21,7 +21,7 @@ impl Dialling {
         Dialling { host: host.clone(), path, at: at.to_owned(), cause: None }
     }
 
-    /// What is dialled by a daemon is its controller; a command shows by itself what it waits for.
+    /// A daemon dials its controller; a command shows by itself what it waits for.
     fn is_of_daemon(&self) -> bool {
         self.host.listen().is_some()
     }

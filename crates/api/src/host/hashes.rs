@@ -1,4 +1,4 @@
-//! Block hashes of objects, 128 KiB for each GiB: whoever fetches needs them before the first block counts.
+//! Block hashes of objects, 128 KiB for each GiB: a receiver needs them before the first block counts.
 //!
 //! A controller tells a long list to the first few that ask, and names to each later one somebody who has it or gets it first, so that no
 //! machine sends more than a few copies:
@@ -6,7 +6,8 @@
 //! ```text
 //!   controller --list--> a few nodes --list--> a few each --list--> ...
 //! ```
-//! Who is not told there asks the controller once more, and is told by it. Whoever hashes come from, they are what the object's id says.
+//! A node that is not told there asks the controller once more, and is told by it. Whichever node the hashes come from,
+//! they are what the object's id says.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -22,17 +23,17 @@ use crate::query::{Answer, Query, ask};
 
 /// Block hashes of this many objects of others are remembered, and who was told those of as many.
 const KEPT: usize = 64;
-/// A list of so many hashes, that of an object of 256 MiB, is told to whoever asks.
+/// Longest list of hashes that is told to every asker: that of an object of 256 MiB.
 const SHORT: usize = 1024;
 /// Others that are told by each who has a long list.
 const TOLD_BY_EACH: usize = 4;
 /// Nodes that are remembered as told, for each object; later ones are told by the controller.
 const MOST_TOLD: usize = 65_536;
-/// Whoever was named has so long to answer; it may have to wait for its own answer.
+/// Time for a named node to answer; it may have to wait for its own answer.
 const NAMED_PATIENCE: Duration = Duration::from_secs(5);
-/// And so long of it to be reached: somewhere a firewall is between.
+/// Part of it in which it must be reached: somewhere a firewall is between.
 const REACHED_WITHIN: Duration = Duration::from_secs(2);
-/// Who was asked waits so long for hashes that it has asked for itself.
+/// Time that a node which was asked waits for hashes that it has asked for itself.
 const OWN_PATIENCE: Duration = Duration::from_secs(4);
 
 /// Hashes of objects of others.
@@ -41,11 +42,11 @@ pub(super) struct Remembered {
     lists: BTreeMap<ObjectId, BlockHashes>,
     /// Those that this process is asking for, and for how many fetches.
     wanted: BTreeMap<ObjectId, usize>,
-    /// Whom its controller has told.
+    /// Nodes that its controller has told.
     pub(super) referrals: Referrals,
 }
 
-/// Who has been told which list, and whom they tell.
+/// Nodes that have been told each list, and the nodes that they tell.
 #[derive(Debug, Default)]
 pub(super) struct Referrals {
     objects: BTreeMap<ObjectId, Told>,
@@ -65,7 +66,8 @@ struct Told {
 }
 
 impl Referrals {
-    /// Whom `asker` should ask for the hashes of an object; `None`: it is told here. Others may be sent to one that listens.
+    /// Node that `asker` should ask for the hashes of an object; `None`: it is told here. Others may be sent to one
+    /// that listens.
     fn refer(&mut self, object: ObjectId, asker: NodeId, listens: bool) -> Option<NodeId> {
         if self.objects.len() >= KEPT && !self.objects.contains_key(&object) {
             self.objects.pop_first();

@@ -40,7 +40,7 @@ pub(super) fn key_for(state: &Path, listen: Option<SocketAddr>) -> Result<Key, A
             return claim.key();
         }
         if let Some(own) = own {
-            // Whoever cannot listen there is no second node.
+            // A process that cannot listen there is no second node.
             drop(UdpSocket::bind(listen).map_err(|e| AppError::io(format!("cannot listen on {listen}"), e))?);
             if let Some(claim) = Claim::on(own)? {
                 return claim.key();

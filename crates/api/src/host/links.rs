@@ -20,7 +20,7 @@ use headwater_driver::control_path;
 /// Maximum time for queued messages to arrive and connections to close when the process ends.
 const LAST_WORDS: Duration = Duration::from_millis(250);
 const CLOSING: Duration = Duration::from_millis(5);
-/// The controller has so long to write down what it knows: a disk may be slow.
+/// Time for the controller to write down its state: a disk may be slow.
 const WRITING_DOWN: Duration = Duration::from_secs(2);
 /// Maximum time for a peer to read the answer to its request.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -32,7 +32,7 @@ const ROLE_PATIENCE: Duration = Duration::from_secs(3);
 /// Where links of one kind lead.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Peers {
-    /// Patient: whoever cannot be reached now may be later.
+    /// Patient: a peer that cannot be reached now may be later.
     Controllers {
         patient: bool,
     },
@@ -65,9 +65,9 @@ impl Host {
         }
     }
 
-    /// Dials `at` (host:port) once, or for up to `patience` again while somebody is there who does not come to it. A name is looked up
-    /// each time, so whoever has moved is found; of several addresses the first that answers is taken, each tried a little after the one
-    /// before.
+    /// Dials `at` (host:port) once, or for up to `patience` again while somebody is there who does not come to it. A
+    /// name is looked up each time, so a node that has moved is found; of several addresses the first that answers is
+    /// taken, each tried a little after the one before.
     async fn dial_for(&self, at: &str, patience: Option<units::Duration>) -> Result<Link, AppError> {
         let expect = self.inner.pin.map_or(Expect::Pinned, Expect::Stated);
         let found = tokio::net::lookup_host(at).await.map_err(|e| unresolved(at, &e))?;
@@ -97,8 +97,9 @@ impl Host {
         Err(first.map_or_else(|| unresolved(at, &"it has no address"), |(_, error)| error))
     }
 
-    /// Keeps a link to the controller at `at` on `path`, dialling again whenever it is lost. The first attempt's error is returned,
-    /// unless `patient`; so is that whoever answers is no controller. Who is patient says it once, and goes on trying.
+    /// Keeps a link to the controller at `at` on `path`, dialling again whenever it is lost. The first attempt's error
+    /// is returned, unless `patient`; so is the error that the answering process is no controller. Who is patient says
+    /// it once, and goes on trying.
     pub(crate) async fn keep_dialled(&self, path: PathId, at: &str, patient: bool) -> Result<(), AppError> {
         self.keep(path, at, Peers::Controllers { patient }).await
     }
@@ -179,7 +180,7 @@ impl Host {
         let peer = Peer { link: link.clone(), out };
         if self.introduces_itself() {
             peer.say(ToController::Hello(self.info_for(&link)));
-            // Whoever else wants to know what is held asks ([`Host::introduce`]).
+            // Other peers that want to know what is held ask ([`Host::introduce`]).
             if role == node::Role::Controller {
                 for holding in self.holdings() {
                     peer.say(ToController::Hold(holding));
@@ -316,7 +317,7 @@ pub(super) fn no_controller() -> AppError {
     unreachable("the controller", &reason)
 }
 
-/// What to do about it.
+/// Advice about a peer that is no controller.
 fn not_a_controller(role: &Role, at: &str, joins: bool) -> String {
     let what = match &role.controller {
         Some(controller) => {

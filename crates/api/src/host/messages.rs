@@ -20,14 +20,14 @@ use crate::query::{Answer, MOST_ADDRESSES, Query, Role};
 use crate::report::address_of;
 use headwater_driver::NodeEvent;
 
-/// Objects of others, and where nodes are reached, are remembered for so many: who says more than that costs no more memory. Of what is
+/// Most remembered objects of others, and addresses of nodes: a peer that names more costs no more memory. Of what is
 /// not remembered, the controller is asked.
 const MOST_REMEMBERED: usize = 65_536;
 /// Answers up to this length take no part of the memory for answers.
 const SMALL_ANSWER: usize = 16 << 10;
 /// Answers that were made and are not read yet take no more memory than this, KiB; one that is longer alone does.
 const ANSWERS_KIB: usize = 64 << 10;
-/// Answers that may wait for their memory at the same time; whoever asks for more is refused at once.
+/// Answers that may wait for their memory at the same time; a peer that asks for more is refused at once.
 const WAITING_AT_ONCE: usize = 16;
 /// Maximum time that an answer waits for memory.
 const ROOM_FOR_AN_ANSWER: std::time::Duration = std::time::Duration::from_secs(2);
@@ -140,7 +140,7 @@ impl Host {
         self.say(LOCAL, ToController::Keeps);
     }
 
-    /// What a controller or a node says to this process, but not to its own controller.
+    /// Handles a message to this process, but not to its own controller, from a controller or a node.
     fn hand_in(&self, path: PathId, control: Control, unread: Option<Unread>) {
         match control {
             Control::Node(ToNode::NameStands(stands)) => self.name_stands(path, *stands),
@@ -219,7 +219,7 @@ impl Host {
         }
     }
 
-    /// A node or whoever asks says something to the controller of this process.
+    /// Hands a message of a node or an asker to the controller of this process.
     pub(super) fn on_word(&self, path: PathId, link: &Link, word: ToController, unread: Option<Unread>) {
         let from = link.remote_addr();
         let word = match word {
@@ -274,7 +274,7 @@ impl Host {
     async fn answer(&self, link: &Link, query: Query) -> Answer {
         match query {
             Query::Holdings if self.inner.node.is_some() => {
-                // Whoever is about to stop has nothing for those who come now.
+                // A process that is about to stop has nothing for peers that come now.
                 let leaving = self.is_leaving();
                 let holdings = if leaving { Vec::new() } else { self.holdings() };
                 let names = if leaving { Vec::new() } else { self.namings() };

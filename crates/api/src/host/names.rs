@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::{Held, Host, LOCAL, State};
 
-/// What the controller says of a name of this process.
+/// A controller's news of a name of this process.
 #[derive(Clone, Debug)]
 pub(crate) enum NameNews {
     /// It stands for this object, as said.
@@ -69,7 +69,7 @@ pub(super) fn namings(held: &Held) -> impl Iterator<Item = Naming> + '_ {
 }
 
 impl State {
-    /// What there is to be asked of the controller.
+    /// Claims to be asked of the controller.
     pub(super) fn claims(&self) -> Vec<ToController> {
         self.asked.claims.values().map(|it| ToController::Claim(it.claim.clone())).collect()
     }

@@ -39,7 +39,7 @@ impl Host {
         }
     }
 
-    /// What its names stand for by the word of some controller.
+    /// Objects that its names stand for, by the word of some controller.
     pub(super) fn namings(&self) -> Vec<Naming> {
         self.state().held.values().flat_map(namings).collect()
     }
@@ -115,7 +115,8 @@ impl Host {
         Some(held)
     }
 
-    /// What was offered until its copy turned out not to be it any more, and is not offered under these names again.
+    /// Objects that were offered until their copies turned out not to be them any more, and are not offered under these
+    /// names again.
     pub(super) fn spoiled_holdings(&self) -> Vec<(Holding, Spoiled)> {
         let state = self.state();
         let offered = |name: &String| state.held.values().any(|held| held.names.contains_key(name));
@@ -142,7 +143,7 @@ impl Host {
         for naming in names {
             self.on_word(path, &link, ToController::Named(naming), None);
         }
-        // So that whoever asks for it hears why it is not to be had.
+        // So that askers for it hear why it is not to be had.
         for (holding, how) in spoiled {
             let object = holding.object;
             self.on_word(path, &link, ToController::Hold(holding), None);

@@ -16,13 +16,13 @@ use crate::{AppError, DataPath, StatusReport};
 
 /// Of more nodes than this, `status` does not ask each how its data socket does: their metrics pages say that.
 const MOST_ASKED: usize = 256;
-/// A status waits so long for what nodes say of their sockets.
+/// Time that a status waits for the nodes' reports about their sockets.
 const DATA_PATH_PATIENCE: Duration = Duration::from_millis(500);
 /// Maximum wait for a controller to list the addresses of its nodes.
 const LABELS_PATIENCE: Duration = Duration::from_millis(500);
 
 impl Host {
-    /// What the controller at `path` knows; [`LOCAL`] is this process's own.
+    /// Status of the controller at `path`; [`LOCAL`] is this process's own.
     pub(crate) async fn report(&self, path: PathId) -> Result<StatusReport, AppError> {
         if path == LOCAL {
             return self.own_report(None).await.ok_or_else(no_controller);
@@ -35,7 +35,7 @@ impl Host {
         self.ask_for_report(path, &Query::Status).await
     }
 
-    /// Asks whoever is at the other end of `path`.
+    /// Asks the peer at the other end of `path`.
     pub(crate) async fn query(&self, path: PathId, query: &Query) -> Result<Answer, AppError> {
         let link = self.link(path).ok_or_else(no_controller)?;
         Ok(ask(&link, query).await?)
@@ -49,7 +49,7 @@ impl Host {
         }
     }
 
-    /// For whoever asks over a link, if somebody does.
+    /// For an asker over a link, if there is one.
     pub(super) async fn own_report(&self, asking: Option<&Link>) -> Option<StatusReport> {
         let view = self.inner.controller.as_ref()?.view().await?;
         let here = SocketAddr::new(self.own_ip(asking), 0);

@@ -32,7 +32,7 @@ impl Serving {
 }
 
 impl Host {
-    /// What it counts and depends on.
+    /// Its counters and the parts that it depends on.
     pub(crate) fn ops(&self) -> &Ops {
         &self.inner.ops
     }
@@ -86,7 +86,7 @@ impl Host {
         }
     }
 
-    /// What it says of itself.
+    /// Its introduction.
     pub(super) fn template(&self) -> MutexGuard<'_, NodeInfo> {
         self.inner.template.lock().unwrap_or_else(PoisonError::into_inner)
     }

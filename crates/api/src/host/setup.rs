@@ -24,7 +24,7 @@ pub(super) fn bind_control(
     }
 }
 
-/// Makes ready for the first repair symbols of the blocks that most objects have, where datagrams have so much `room`. Takes
+/// Makes ready for the first repair symbols of the blocks that most objects have, where datagrams have `room`. Takes
 /// milliseconds, which else the first flow would wait for, and with it all others that begin at that moment.
 pub(super) fn prepare_codec(room: u16) {
     let block = BlockLayout::of(Bytes::ZERO).block_bytes();
