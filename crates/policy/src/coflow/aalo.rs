@@ -18,7 +18,7 @@ use crate::{PlanError, Policy, Wakes};
 pub struct Queues {
     /// How many (K).
     pub count: u32,
-    /// What a coflow may have sent and still be in the first (Q0).
+    /// Bytes that a coflow may have sent and still be in the first queue (Q0).
     pub first: Bytes,
     /// By how much each queue's limit exceeds that of the queue before (E).
     pub factor: u64,
@@ -73,7 +73,7 @@ pub enum BetweenQueues {
 /// D-CLAS as rates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Aalo {
-    /// What hosts can send and receive.
+    /// Rates at which hosts can send and receive.
     pub ports: Ports,
     /// The queues.
     pub queues: Queues,
@@ -153,7 +153,7 @@ struct Division<'a> {
     starts: Vec<usize>,
     /// Bits per second, in the order of a plan.
     rates: Vec<f64>,
-    /// What the parts of the queues have left over; nothing while there are no parts.
+    /// Capacity that the parts of the queues have left over; none while there are no parts.
     spare: Option<Residual>,
 }
 
@@ -168,7 +168,7 @@ impl<'a> Division<'a> {
         Division { policy, demand, starts, rates: vec![0.0; flows], spare: None }
     }
 
-    /// What no queue has used.
+    /// Capacity that no queue has used.
     fn left(&self) -> Residual {
         self.spare.clone().unwrap_or_else(|| Residual::of(&self.policy.ports))
     }

@@ -1,4 +1,4 @@
-//! A stand-in for Django: Varys with at most so many flows per host (Courier §II-D, §V-C).
+//! A stand-in for Django: Varys with a bound on the flows per host (Courier §II-D, §V-C).
 //!
 //! Django predicts the best number of concurrent flows with a support vector machine and caps them by a coordinator. Its full
 //! algorithm is not openly available. As in Courier's evaluation, the cap is found by trying: run it with several and keep the
@@ -22,7 +22,7 @@ pub struct DjangoLike {
 }
 
 impl DjangoLike {
-    /// A host sends at most so many flows and receives at most so many.
+    /// A host sends at most `flows_per_host` flows and receives at most as many.
     ///
     /// # Errors
     /// [`PlanError::NoLanes`] if that is none.

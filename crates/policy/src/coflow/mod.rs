@@ -4,13 +4,13 @@
 //! * [`Varys`]: smallest effective bottleneck first, all flows of a coflow end together.
 //! * [`Aalo`], [`AaloOrder`]: queues by what a coflow has sent; sizes may be hidden.
 //! * [`Sincronia`], [`SincroniaOffline`]: an order by bottleneck, select, scale, iterate.
-//! * [`DjangoLike`]: Varys with at most so many flows per host.
+//! * [`DjangoLike`]: Varys with a bound on the flows per host.
 //! * [`courier`]: flows of one pair merged, selected and split, around any of these.
 //!
 //! All are pure functions from a [`PortDemand`] to a [`PortPlan`]. The plan is a list in the order of the demand's flows, without
 //! ids: at 10^5 flows a `BTreeMap` from id to share took some 70 ms a plan to build, look up and drop, a list less than one.
 //!
-//! What is left of a port counts as nothing below 10^-9 of its capacity: sums over many flows leave rounding behind.
+//! The rest of a port counts as nothing below 10^-9 of its capacity: sums over many flows leave rounding behind.
 
 mod aalo;
 pub mod courier;
@@ -47,7 +47,7 @@ pub struct PortCoflow {
     pub arrival: Time,
     /// How much it matters beside others (Sincronia w), above 0; 1 unless known better.
     pub weight: f64,
-    /// What all its flows have delivered so far, over all hosts.
+    /// Bytes that all its flows have delivered so far, over all hosts.
     pub sent: Bytes,
     /// Those that are not done, ascending by source, receiver and id; none from a host to itself.
     pub flows: Vec<PortFlow>,
@@ -58,7 +58,7 @@ pub struct PortCoflow {
 pub struct PortFlow {
     /// Its name.
     pub flow: FlowId,
-    /// What is left of it, at least 1 byte; `None` where sizes are hidden.
+    /// Bytes left of it, at least 1; `None` where sizes are hidden.
     pub remaining: Option<Bytes>,
     /// The host that sends it.
     pub source: Port,
@@ -78,7 +78,7 @@ pub enum PortPlan {
     Rates(Vec<FluidRate>),
 }
 
-/// What kind of shares a policy gives (Courier S.type()).
+/// Kind of shares that a policy gives (Courier S.type()).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanKind {
     /// No scheduler: the network shares itself out.
@@ -133,7 +133,7 @@ impl PortDemand {
 }
 
 impl PortCoflow {
-    /// What is left over all its flows.
+    /// Bytes left over all its flows.
     ///
     /// # Errors
     /// [`PlanError::UnknownSize`] if a size is hidden.
@@ -142,7 +142,7 @@ impl PortCoflow {
         known.ok_or(PlanError::UnknownSize(self.task))
     }
 
-    /// What is left of a flow of it, in bits.
+    /// Bits left of a flow of it.
     fn bits(&self, flow: &PortFlow) -> Result<f64, PlanError> {
         let remaining = flow.remaining.ok_or(PlanError::UnknownSize(self.task))?;
         Ok(remaining.get() as f64 * 8.0)
@@ -170,7 +170,7 @@ impl PortPlan {
         self.len() == 0
     }
 
-    /// What kind its shares are of.
+    /// Kind of its shares.
     pub fn kind(&self) -> PlanKind {
         match self {
             PortPlan::Weights(_) => PlanKind::Weights,

@@ -8,10 +8,10 @@ use super::PortFlow;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Port(pub u16);
 
-/// What is left of a port counts as nothing below this part of its capacity.
+/// Rest of a port that counts as nothing, as a part of its capacity.
 const ROUNDING: f64 = 1e-9;
 
-/// What every host can send and receive.
+/// Rates at which every host can send and receive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ports {
     egress: Vec<FluidRate>,
@@ -19,7 +19,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// So many hosts, each with the same rate in both directions.
+    /// Ports of `hosts` hosts, each with the same rate in both directions.
     pub fn even(hosts: u16, rate: BitRate) -> Ports {
         let all = vec![FluidRate::from(rate); usize::from(hosts)];
         Ports { egress: all.clone(), ingress: all }
@@ -42,18 +42,18 @@ impl Ports {
         self.egress.is_empty()
     }
 
-    /// What each host can send, by port.
+    /// Rate at which each host can send, by port.
     pub fn egress(&self) -> &[FluidRate] {
         &self.egress
     }
 
-    /// What each host can receive, by port.
+    /// Rate at which each host can receive, by port.
     pub fn ingress(&self) -> &[FluidRate] {
         &self.ingress
     }
 }
 
-/// What is left of all ports, in bits per second.
+/// Capacity left of all ports, in bits per second.
 #[derive(Clone, Debug)]
 pub(super) struct Residual {
     pub(super) egress: Vec<f64>,

@@ -108,8 +108,8 @@ pub fn bssi(demand: &PortDemand) -> Result<Vec<usize>, PlanError> {
     Ok(reversed)
 }
 
-/// What each coflow has left at each port, in bytes: all egress ports, then all ingress ports. Whole numbers, so that sums are exact
-/// and come down to zero again, up to 2^53 bytes a port.
+/// Load that each coflow has left at each port, in bytes: all egress ports, then all ingress ports. Whole numbers, so
+/// that sums are exact and come down to zero again, up to 2^53 bytes a port.
 fn loads(demand: &PortDemand) -> Result<Vec<Vec<f64>>, PlanError> {
     let hosts = demand.flows().map(|(_, flow)| usize::from(flow.source.max(flow.receiver).0) + 1).max();
     let (hosts, mut loads) = (hosts.unwrap_or(0), Vec::with_capacity(demand.coflows.len()));

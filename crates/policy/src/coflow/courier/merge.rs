@@ -10,12 +10,12 @@ use headwater_units::{Bytes, FlowId, FluidRate};
 
 use super::{Address, Importance, Schedule, Scheduled};
 
-/// What travels between one pair of hosts.
+/// Merged flow between one pair of hosts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unified {
     /// Between whom.
     pub address: Address,
-    /// What its members have left together.
+    /// Bytes that its members have left together.
     pub size: Bytes,
     /// The sum of its members' rates, or their rank.
     pub importance: Importance,

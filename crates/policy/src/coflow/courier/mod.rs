@@ -21,7 +21,7 @@ pub use select::{Lane, Limits, select_and_split};
 use super::{PlanKind, Port, PortDemand, PortFlow, PortPlan};
 use crate::{PlanError, Policy, Rank, Wakes};
 
-/// What a scheduler says about the flows that are not done (Courier S.schedule()).
+/// A scheduler's decision about the flows that are not done (Courier S.schedule()).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Schedule {
     /// Rate-based.
@@ -39,7 +39,7 @@ pub struct Scheduled {
     pub flow: FlowId,
     /// Between whom.
     pub address: Address,
-    /// What is left of it.
+    /// Bytes left of it.
     pub size: Bytes,
 }
 
@@ -65,7 +65,8 @@ pub enum Importance {
     Even,
 }
 
-/// What of a schedule starts and stops lanes (Algorithm 1, line 5): ids with rates to 1 %, or ranks, and whether a flow can be split.
+/// Part of a schedule that starts and stops lanes (Algorithm 1, line 5): ids with rates to 1 %, or ranks, and whether a
+/// flow can be split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature(Vec<(FlowId, Option<i64>, bool)>);
 
@@ -93,10 +94,10 @@ fn percent_steps(rate: FluidRate) -> Option<i64> {
     (rate.get() > 0.0).then(|| (rate.get().ln() / 1.01_f64.ln()).round() as i64)
 }
 
-/// What the agents of all hosts do.
+/// Lanes of the agents of all hosts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AllLanes {
-    /// What kind of shares the policy gives.
+    /// Kind of shares that the policy gives.
     pub kind: PlanKind,
     /// The unified flows, by receiver, then address.
     pub unified: Vec<Unified>,

@@ -52,7 +52,7 @@ impl Limits {
 pub struct Lane {
     /// The position of its unified flow among those given; its members travel in it.
     pub unified: usize,
-    /// What it is to carry.
+    /// Bytes that it is to carry.
     pub size: Bytes,
     /// Its rate or rank.
     pub importance: Importance,
