@@ -28,7 +28,7 @@ struct Agent {
     wake: u64,
 }
 
-/// What an agent wants of the world.
+/// Request of an agent to the world.
 pub(super) enum Wish {
     /// A block is to come by this lane.
     Block(Request),

@@ -25,7 +25,7 @@ pub(super) struct Connection {
     pub(super) is_busy: bool,
 }
 
-/// What crosses a connection.
+/// Load of a connection.
 pub(super) enum Load {
     /// One flow, by its number.
     Fetch(u32),
@@ -34,7 +34,7 @@ pub(super) enum Load {
 }
 
 impl Connection {
-    /// One flow of so many packets.
+    /// One flow of `packets` packets.
     pub(super) fn fetch(
         config: SenderConfig,
         number: u32,

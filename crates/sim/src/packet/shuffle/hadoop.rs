@@ -1,4 +1,5 @@
-//! Hadoop's shuffle (Courier §V): reducers wait for slots, and fetch so many map outputs at once, from hosts in random order.
+//! Hadoop's shuffle (Courier §V): reducers wait for slots, and fetch a bounded number of map outputs at once, from
+//! hosts in random order.
 //!
 //! The combiner makes one flow of the outputs that a host has for one reducer. What is on the reducer's own host, or empty, needs no
 //! flow. Slots are given in the order in which reducers want them.
@@ -21,7 +22,7 @@ pub(super) struct Flow {
     pub(super) from: u32,
     pub(super) to: u32,
     pub(super) bytes: u64,
-    /// What has not come.
+    /// Bytes that have not come.
     pub(super) left: u64,
 }
 
@@ -40,9 +41,9 @@ pub(super) struct Job {
     pub(super) row: JobRow,
     reducers: std::ops::Range<u32>,
     unfinished: u32,
-    /// What its flows have delivered.
+    /// Bytes that its flows have delivered.
     pub(super) sent: u64,
-    /// What is left between each pair of hosts, where somebody asks.
+    /// Bytes left between each pair of hosts, where somebody asks.
     pub(super) left: BTreeMap<(u16, u16), u64>,
     pub(super) has_arrived: bool,
 }
@@ -73,7 +74,7 @@ pub(super) struct Hadoop {
     pub(super) most_active: u64,
 }
 
-/// What has changed.
+/// Changes since the last plan.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     /// Flows that begin.

@@ -1,4 +1,4 @@
-//! What a run shows.
+//! Records of a run.
 
 use headwater_units::{Bytes, TaskId, Time};
 
@@ -11,13 +11,13 @@ pub struct JobRow {
     pub arrival: Time,
     /// When its last reducer had everything.
     pub finished: Option<Time>,
-    /// What crossed the network for it.
+    /// Bytes that crossed the network for it.
     pub bytes: Bytes,
     /// Whether its last flow had a timeout. Flows in lanes have none of their own.
     pub last_timed_out: bool,
 }
 
-/// What a run shows.
+/// Records of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ShuffleOutcome {
     /// In the order of the set-up.

@@ -32,7 +32,7 @@ enum Rule {
     Ranks { policy: Sincronia, inverted: bool },
 }
 
-/// What a plan was for.
+/// Kind of a plan.
 pub(super) enum Planned {
     Nothing,
     /// Every open flow has a rate.
@@ -125,7 +125,7 @@ impl Scheduler {
                     let at = flow.flow.0 as usize;
                     self.rates[at] = rate;
                     let (told, is_news) = &mut self.told[at];
-                    // What was never told is NaN.
+                    // A rate that was never told is NaN.
                     *is_news = told.is_nan() || (rate.get() - *told).abs() > 0.01 * *told;
                     if *is_news {
                         *told = rate.get();

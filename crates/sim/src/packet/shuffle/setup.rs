@@ -25,9 +25,9 @@ pub struct ShuffleSetup {
     pub data: Bytes,
     /// Length of an ACK's frame.
     pub ack: Bytes,
-    /// What a frame of data carries.
+    /// Payload of a frame of data.
     pub payload: Bytes,
-    /// What a host takes to send a packet ([`Jitter::PacketOnPath`] counts as one packet at the NIC's rate).
+    /// Time that a host takes to send a packet ([`Jitter::PacketOnPath`] counts as one packet at the NIC's rate).
     pub jitter: Jitter,
     /// How long requests and orders take, one way.
     pub delay: Duration,
@@ -41,11 +41,11 @@ pub struct ShuffleSetup {
     pub fetches: Option<u32>,
     /// Whether the outputs that a host has for one reducer are one flow.
     pub combiner: bool,
-    /// Who orders flows.
+    /// Scheduler that orders flows.
     pub order: Order,
     /// Classes of data.
     pub classes: Classes,
-    /// What carries flows.
+    /// Carrier of flows.
     pub carrier: Carrier,
     /// The run ends then, whatever is left.
     pub until: Option<Time>,
@@ -60,13 +60,13 @@ pub struct JobPlan {
     pub task: TaskId,
     /// When its map outputs are there.
     pub at: Time,
-    /// The job that must end before that, if any; then they are there so long after its end.
+    /// The job that must end before that, if any; then they are there some time after its end.
     pub after: Option<After>,
     /// In the order in which they want slots.
     pub reducers: Vec<ReducerPlan>,
 }
 
-/// What a job waits for.
+/// Job that a job waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct After {
     /// Its place in [`ShuffleSetup::jobs`].
@@ -84,7 +84,7 @@ pub struct ReducerPlan {
     pub outputs: Vec<(u32, Bytes)>,
 }
 
-/// Who orders flows.
+/// Scheduler that orders flows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Order {
     /// Nobody.
@@ -95,7 +95,7 @@ pub enum Order {
     Sincronia,
     /// The same with its order turned about, the most urgent last: what an order is worth.
     SincroniaInverted,
-    /// The stand-in for Django: rates for at most so many flows of a host.
+    /// The stand-in for Django: rates for a bounded number of flows of a host.
     DjangoLike {
         /// The most flows of a host.
         flows: u32,
@@ -118,7 +118,7 @@ impl Classes {
     pub const ONE: Classes = Classes { count: 1, restart_window: false };
 }
 
-/// What carries flows.
+/// Carrier of flows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Carrier {
     /// A connection for each.

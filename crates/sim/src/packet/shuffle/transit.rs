@@ -111,7 +111,7 @@ impl Transit {
         self.network.serve_due(now, link, &mut self.agenda, &mut self.bodies)
     }
 
-    /// What a frame of data is on the line.
+    /// Bytes of a frame of data on the line.
     pub(super) fn data(&self) -> Bytes {
         Bytes::new(self.data.into())
     }

@@ -213,7 +213,7 @@ impl World {
         changes
     }
 
-    /// How many packets carry so much.
+    /// Number of packets that carry `bytes`.
     fn packets(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.setup.payload.get())
     }

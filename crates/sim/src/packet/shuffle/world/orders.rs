@@ -1,4 +1,4 @@
-//! What follows from a plan: the scheduler is asked, and senders and agents are told.
+//! Orders that follow from a plan: the scheduler is asked, and senders and agents are told.
 
 use headwater_transport::courier::{LaneId, Schedule};
 use headwater_units::{FlowId, NodeId};
