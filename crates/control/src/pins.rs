@@ -24,7 +24,7 @@ pub struct Pins {
     file: PathBuf,
 }
 
-/// What was done about a dialled node's key.
+/// Result of checking a dialled node's key against the pins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PinOutcome {
     /// The address was unknown: the key is stored from now on. Tell the user its fingerprint.
