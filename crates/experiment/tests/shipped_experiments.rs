@@ -14,11 +14,12 @@ use headwater_fabric::{HostId, LinkId, PointId};
 use headwater_units::{Bytes, Geometry};
 
 /// Experiments shown beside the papers' rows.
-const GOALS: [&str; 16] = [
+const GOALS: [&str; 17] = [
     "E-background",
     "E-casts",
     "E-contention",
     "E-delivery",
+    "E-faults",
     "E-incast",
     "E-parity",
     "E-rates",
