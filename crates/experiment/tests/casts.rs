@@ -55,6 +55,15 @@ fn an_overlay_takes_little_longer_than_one_copy_and_its_source_sends_little_more
     }
 }
 
+/// Each receiver passes about one copy on. What it sends beside that is ACKs, and those take the uplink of a slow link away.
+#[test]
+fn acks_cost_a_slow_uplink_little() {
+    let star = star(17, "[cast]\nobject = '8 MiB'\nwish = 'overlay'").replace("20 Mbit/s", "5 Mbit/s");
+    let outcome = cast(&star, 1);
+    assert!(outcome.is_complete(), "{:?}", outcome.receivers);
+    assert!((1.0..1.05).contains(&outcome.host_copies), "{}", outcome.host_copies);
+}
+
 #[test]
 fn the_same_seed_is_the_same_cast() {
     let outcome = overlay(6, 7);

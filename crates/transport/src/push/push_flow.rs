@@ -33,6 +33,7 @@ use headwater_wire::{
     Ack, Assign, Body, Class, Datagram, Delivery, Ecn, HEADER, MarkSignal, OPENING, Push, SymbolHeader,
 };
 
+use super::stripe_window::MAX_ACK_DELAY;
 use crate::push::congestion::Congestion;
 use crate::push::feedback::Feedback;
 use crate::push::{AckInterval, PushFlowConfig};
@@ -41,7 +42,7 @@ use headwater_flow::in_flight::{AckOutcome, InFlight};
 use headwater_flow::marks::Marks;
 use headwater_flow::pacer::Pacer;
 use headwater_flow::paths::{KnownMin, PathNews, Paths};
-use headwater_flow::rtt::Rtt;
+use headwater_flow::rtt::{Rtt, RttConfig};
 use headwater_flow::{FlowCounters, Shared, SourceFlow};
 use heartbeat::Heartbeat;
 pub(crate) use heartbeat::LONGEST as LONGEST_HEARTBEAT;
@@ -92,12 +93,16 @@ impl PushFlow {
         let is_of_overlay = matches!(push.delivery, Delivery::Overlay { .. });
         // Where the receiver sets the window, marks say nothing.
         let delay_mark = config.delay_mark.filter(|_| !is_of_overlay);
+        let rtt = match is_of_overlay {
+            true => RttConfig { max_ack_delay: MAX_ACK_DELAY, ..config.rtt },
+            false => config.rtt,
+        };
         let mut flow = PushFlow {
             state: State::Opened,
             paths: Paths::default(),
             challenge: Challenge::new(now),
             congestion: Congestion::new(&config, &push),
-            rtt: Rtt::new(config.rtt),
+            rtt: Rtt::new(rtt),
             known_min: KnownMin::default(),
             pacer: config.pacer.filter(|_| !is_of_overlay).map(Pacer::new),
             packets: InFlight::new(config.lost_memory),

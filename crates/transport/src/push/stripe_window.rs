@@ -17,6 +17,11 @@ use super::feedback::Feedback;
 /// The driver of either end may come late by what this part of the window lasts: both together keep a quarter of it.
 pub(super) const LATE_PARTS: u64 = 8;
 
+/// A receiver of an overlay holds an ACK back for so long. Each node of an overlay sends as much as it receives, so that its ACKs cost what
+/// its uplink could pass on. Of slow links they would each name one packet if they waited no longer than others do. 20 ms: some packets of a
+/// flow of a megabit, and well below the smallest timeout.
+pub(super) const MAX_ACK_DELAY: Duration = Duration::from_millis(20);
+
 /// After a timeout, and before the first assignment.
 const FEW: f64 = 2.0;
 /// Up to here it grows with each acknowledged packet.

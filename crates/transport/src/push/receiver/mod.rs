@@ -29,6 +29,7 @@ use headwater_machine::{Output, SortedMap};
 use headwater_units::{BitRate, Bytes, FetchId, FlowId, Geometry, Time};
 use headwater_wire::{Assign, Assignment, Body, Delivery, FinReason, FlowGrant, MarkSignal, SpreadRule};
 
+use super::stripe_window::MAX_ACK_DELAY;
 use crate::{Bind, FromFetch, ReceiverCommand, ReceiverEvent, ReceiverFailure};
 use acks::AckWaits;
 use blocks::{Blocks, Inflow};
@@ -86,6 +87,7 @@ impl Receiver {
         geometry: Geometry,
         by_stripes: Option<u16>,
     ) -> Self {
+        let most = if by_stripes.is_some() { MAX_ACK_DELAY } else { config.max_ack_delay };
         Receiver {
             geometry,
             rule: if by_stripes.is_some() { SpreadRule::Listed } else { config.spread },
@@ -107,7 +109,7 @@ impl Receiver {
             stats: ReceiverStats::default(),
             ended_flows: Vec::new(),
             inflow: Inflow::default(),
-            ack_waits: AckWaits { most: config.max_ack_delay, gather: config.ack_gather },
+            ack_waits: AckWaits { most, gather: config.ack_gather },
             config,
         }
     }
