@@ -135,11 +135,19 @@ pub enum CoflowError {
         flows: usize,
     },
     /// More flows than numbers for them.
-    #[error("{0} flows; 2^32 - 1 at most")]
+    #[error("{0} flows; fewer than 2^32 - 1 have numbers: give fewer coflows, or narrower ones")]
     TooManyFlows(usize),
     /// The policy refused.
     #[error(transparent)]
     Plan(#[from] PlanError),
+}
+
+/// Whether there are numbers for so many flows.
+fn numbered(flows: usize) -> Result<(), CoflowError> {
+    match flows < u32::MAX as usize {
+        true => Ok(()),
+        false => Err(CoflowError::TooManyFlows(flows)),
+    }
 }
 
 /// Checks what is run on these ports.
@@ -160,10 +168,7 @@ fn check(ports: &Ports, coflows: &[CoflowSpec], clock: Clock) -> Result<(), Cofl
             }
         }
     }
-    let flows: usize = coflows.iter().map(|coflow| coflow.flows.len()).sum();
-    if flows >= u32::MAX as usize {
-        return Err(CoflowError::TooManyFlows(flows));
-    }
+    numbered(coflows.iter().map(|coflow| coflow.flows.len()).sum())?;
     match clock {
         Clock::Epochs { epoch, step }
             if step == Duration::ZERO
@@ -173,5 +178,19 @@ fn check(ports: &Ports, coflows: &[CoflowSpec], clock: Clock) -> Result<(), Cofl
             Err(CoflowError::Epochs { epoch, step })
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flow_needs_a_number() {
+        let most = u32::MAX as usize - 1;
+        assert_eq!(numbered(most), Ok(()));
+        let error = numbered(most + 1).unwrap_err();
+        assert_eq!(error, CoflowError::TooManyFlows(most + 1));
+        assert!(error.to_string().contains("give fewer coflows"), "{error}");
     }
 }

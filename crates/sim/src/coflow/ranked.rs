@@ -19,7 +19,11 @@ pub(super) struct Ranked {
     since: f64,
     egress: Vec<f64>,
     ingress: Vec<f64>,
-    /// A bit per receiver that has something left.
+    /// How many rows have a flow to each receiver.
+    wanted: Vec<u32>,
+    /// A bit per receiver to which there is a flow.
+    wanted_bits: Vec<u64>,
+    /// A bit per receiver to which there is a flow and that has something left.
     receivers: Vec<u64>,
 }
 
@@ -72,12 +76,21 @@ impl Ranked {
             rows: rank.chunk_by(|a, b| pair(a.1).0 == pair(b.1).0).map(row).collect(),
             open: rank.len(),
         });
+        let ranks: Vec<OneRank> = ranks.collect();
+        let mut wanted = vec![0; flows.ingress.len()];
+        let mut wanted_bits = vec![0; words];
+        for row in ranks.iter().flat_map(|rank| &rank.rows) {
+            row.flows.chunk_by(|a, b| a.0 == b.0).for_each(|flows| wanted[usize::from(flows[0].0.0)] += 1);
+            wanted_bits.iter_mut().zip(&row.receivers).for_each(|(all, own)| *all |= own);
+        }
         let mut ranked = Ranked {
-            ranks: ranks.collect(),
+            ranks,
             running: Vec::new(),
             since: now,
             egress: Vec::new(),
             ingress: Vec::new(),
+            wanted,
+            wanted_bits,
             receivers: Vec::new(),
         };
         ranked.serve(flows);
@@ -107,6 +120,11 @@ impl Ranked {
             let receiver = flows.receiver[running.flow as usize];
             if row.first(receiver, flows).is_none() {
                 clear(&mut row.receivers, receiver);
+                let rows = &mut self.wanted[usize::from(receiver.0)];
+                *rows -= 1;
+                if *rows == 0 {
+                    clear(&mut self.wanted_bits, receiver);
+                }
             }
         }
         if any {
@@ -121,8 +139,7 @@ impl Ranked {
         }
         self.egress.clone_from(&flows.egress);
         self.ingress.clone_from(&flows.ingress);
-        self.receivers.clear();
-        self.receivers.resize(flows.ingress.len().div_ceil(64), u64::MAX);
+        self.receivers.clone_from(&self.wanted_bits);
         for rank in 0..self.ranks.len() {
             if self.ranks[rank].open == 0 {
                 continue;
@@ -142,6 +159,9 @@ impl Ranked {
     fn serve_row(&mut self, rank: usize, row: usize, flows: &Flows) {
         let list = &self.ranks[rank].rows[row];
         let source = usize::from(list.source);
+        if self.egress[source] <= 0.0 {
+            return;
+        }
         for word in 0..self.receivers.len() {
             let mut open = list.receivers[word] & self.receivers[word];
             while open != 0 && self.egress[source] > 0.0 {
