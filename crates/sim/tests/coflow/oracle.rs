@@ -2,13 +2,14 @@
 
 use headwater_policy::coflow::courier::{Courier, Limits};
 use headwater_policy::coflow::{
-    Aalo, AaloOrder, Fair, Fifo, PortDemand, PortPlan, Queues, Scf, Sincronia, Varys,
+    Aalo, AaloOrder, BetweenQueues, DjangoLike, Fair, Fifo, PortCoflow, PortDemand, PortFlow, PortPlan,
+    Queues, Scf, Sincronia, SincroniaOffline, Varys,
 };
 use headwater_policy::{PlanError, Policy, Wakes};
 use headwater_sim::coflow::{Clock, Sizes, run};
 use headwater_sim::flow::weigh::equal;
 use headwater_sim::flow::{ActiveTask, Allocation, FlowError, Share, Task, Weigher, Work, run as slow};
-use headwater_units::{Bytes, Duration, Time};
+use headwater_units::{Bytes, Duration, FlowId, Time};
 
 use super::cases::{Case, slow_run};
 
@@ -123,11 +124,15 @@ fn every_policy_ends_every_coflow_when_a_slow_run_by_todays_rates_does() {
         let case = Case::random(seed);
         let ports = case.ports();
         let aalo = Aalo { queues: short_queues(), ..Aalo::new(ports.clone()) };
+        let weighted = Aalo { between: BetweenQueues::Weighted, ..aalo.clone() };
         let limits = Limits { max_num: 2, ..Limits::default() };
-        let policies: [(&str, Boxed); 8] = [
+        let policies: [(&str, Boxed); 11] = [
             ("varys", Box::new(Coarse(Varys::new(ports.clone())))),
             ("madd", Box::new(Coarse(Varys::minimum_rates(ports.clone())))),
             ("aalo", Box::new(Coarse(aalo))),
+            ("weighted aalo", Box::new(Coarse(weighted))),
+            ("django-like", Box::new(Coarse(DjangoLike::new(ports.clone(), 2).unwrap()))),
+            ("sincronia-offline", Box::new(Coarse(SincroniaOffline::new(&all_at_once(&case)).unwrap()))),
             ("aalo-order", Box::new(Coarse(AaloOrder { queues: short_queues() }))),
             ("sincronia", Box::new(Coarse(Sincronia))),
             ("fair+courier", Box::new(Coarse(Courier::new(Fair, limits).unwrap()))),
@@ -136,6 +141,65 @@ fn every_policy_ends_every_coflow_when_a_slow_run_by_todays_rates_does() {
         ];
         for (name, policy) in policies {
             agree(seed, name, &finishes(&case, &*policy), &slow_run(&case, &*policy), 1e-6);
+        }
+    }
+}
+
+/// Everything, as an offline order knows it.
+fn all_at_once(case: &Case) -> PortDemand {
+    let coflow = |spec: &headwater_sim::coflow::CoflowSpec| {
+        let flow = |(number, flow): (u64, &headwater_sim::coflow::FlowSpec)| PortFlow {
+            flow: FlowId(spec.task.0 * 100 + number),
+            remaining: Some(flow.bytes),
+            source: flow.source,
+            receiver: flow.receiver,
+        };
+        let mut flows: Vec<PortFlow> = (0..).zip(&spec.flows).map(flow).collect();
+        flows.sort_by_key(|flow| (flow.source, flow.receiver));
+        PortCoflow { task: spec.task, arrival: spec.arrival, weight: spec.weight, sent: Bytes::ZERO, flows }
+    };
+    let mut coflows: Vec<PortCoflow> = case.specs.iter().map(coflow).collect();
+    coflows.sort_by_key(|coflow| (coflow.arrival, coflow.task));
+    PortDemand { coflows }
+}
+
+/// A policy that is told no sizes, and asked without waiting for a round.
+struct Blind<P>(P);
+
+impl<P: Policy<PortDemand, PortPlan>> Policy<PortDemand, PortPlan> for Blind<P> {
+    fn plan(&self, now: Time, demand: &PortDemand) -> Result<PortPlan, PlanError> {
+        let mut demand = demand.clone();
+        demand.coflows.iter_mut().flat_map(|coflow| &mut coflow.flows).for_each(|flow| flow.remaining = None);
+        self.0.plan(now, &demand)
+    }
+
+    fn wakes(&self) -> Wakes {
+        Wakes { tick: None, ..self.0.wakes() }
+    }
+
+    fn next_threshold(&self, sent: Bytes) -> Option<Bytes> {
+        self.0.next_threshold(sent)
+    }
+}
+
+#[test]
+fn with_hidden_sizes_every_coflow_ends_when_a_slow_run_says() {
+    for seed in 0..CASES {
+        let case = Case::random(seed);
+        let ports = case.ports();
+        let strict = Aalo { queues: short_queues(), ..Aalo::new(ports.clone()) };
+        let weighted = Aalo { between: BetweenQueues::Weighted, ..strict.clone() };
+        let policies: [(&str, Boxed); 5] = [
+            ("fair", Box::new(Blind(Fair))),
+            ("fifo", Box::new(Blind(Fifo))),
+            ("aalo", Box::new(Blind(strict))),
+            ("weighted aalo", Box::new(Blind(weighted))),
+            ("aalo-order", Box::new(Blind(AaloOrder { queues: short_queues() }))),
+        ];
+        for (name, policy) in policies {
+            let hidden = run(&ports, &case.specs, &*policy, Sizes::Hidden, Clock::Exact).unwrap();
+            let hidden: Vec<f64> = hidden.iter().map(|done| done.finish.as_nanos() as f64).collect();
+            agree(seed, name, &hidden, &slow_run(&case, &*policy), 1e-6);
         }
     }
 }

@@ -2,12 +2,15 @@
 
 use headwater_policy::Policy;
 use headwater_policy::coflow::{
-    AaloOrder, DjangoLike, Fair, Fifo, Port, PortDemand, PortPlan, Scf, Sincronia, Varys,
+    Aalo, AaloOrder, BetweenQueues, DjangoLike, Fair, Fifo, Port, PortDemand, PortPlan, Scf, Sincronia, Varys,
 };
 use headwater_sim::coflow::{Clock, Sizes, run};
-use headwater_units::{Duration, TaskId};
+use headwater_units::{Bytes, Duration, TaskId};
 
 use super::cases::Case;
+
+/// Any policy.
+type Boxed = Box<dyn Policy<PortDemand, PortPlan>>;
 
 fn seconds(case: &Case, policy: &dyn Policy<PortDemand, PortPlan>) -> Vec<f64> {
     let done = run(&case.ports(), &case.specs, policy, Sizes::Known, Clock::Exact).unwrap();
@@ -15,7 +18,7 @@ fn seconds(case: &Case, policy: &dyn Policy<PortDemand, PortPlan>) -> Vec<f64> {
 }
 
 /// Every policy on a case's ports.
-fn policies(case: &Case) -> Vec<Box<dyn Policy<PortDemand, PortPlan>>> {
+fn policies(case: &Case) -> Vec<Boxed> {
     let django = DjangoLike::new(case.ports(), 2).unwrap();
     vec![
         Box::new(Fair),
@@ -48,29 +51,68 @@ fn other_names_in_the_same_order_and_another_order_of_lists_change_nothing() {
     }
 }
 
-/// Max-min is symmetric in the ports; greedy service and the passes of work conservation go by their numbers.
+/// The same case with other numbers for its hosts; none where the map is not one to one.
+fn turned(case: &Case) -> Option<Case> {
+    let hosts = case.rates.len() as u16;
+    let turned = |Port(port): Port| Port((port * 5 + 1) % hosts);
+    let mut other = case.clone();
+    for (host, rates) in case.rates.iter().enumerate() {
+        other.rates[usize::from(turned(Port(host as u16)).0)] = *rates;
+    }
+    for flow in other.specs.iter_mut().flat_map(|spec| &mut spec.flows) {
+        (flow.source, flow.receiver) = (turned(flow.source), turned(flow.receiver));
+    }
+    (hosts != 5).then_some(other)
+}
+
+#[track_caller]
+fn same(what: &str, ours: &[f64], theirs: &[f64]) {
+    let near = ours.iter().zip(theirs).all(|(a, b)| (a - b).abs() <= 2.0 + b * 1e-4);
+    assert!(near, "{what}: {ours:?} and {theirs:?}");
+}
+
+/// Max-min, even parts and minimum rates are symmetric in the ports; the passes of work conservation go by their numbers.
 #[test]
 fn other_numbers_of_hosts_change_nothing_where_no_order_of_ports_decides() {
     for seed in 0..200 {
         let case = Case::random(seed);
-        let hosts = case.rates.len() as u16;
-        let turned = |Port(port): Port| Port((port * 5 + 1) % hosts);
-        // Only where the map is one to one.
-        if hosts == 5 {
-            continue;
-        }
-        let mut other = case.clone();
-        for (host, rates) in case.rates.iter().enumerate() {
-            other.rates[usize::from(turned(Port(host as u16)).0)] = *rates;
-        }
-        for flow in other.specs.iter_mut().flat_map(|spec| &mut spec.flows) {
-            (flow.source, flow.receiver) = (turned(flow.source), turned(flow.receiver));
-        }
-        let same = |ours: Vec<f64>, theirs: Vec<f64>| {
-            let near = ours.iter().zip(&theirs).all(|(a, b)| (a - b).abs() <= 2.0 + b * 1e-4);
-            assert!(near, "seed {seed}: {ours:?} and {theirs:?}");
+        let Some(other) = turned(&case) else { continue };
+        let policies = |case: &Case| -> Vec<(&str, Boxed)> {
+            let weighted = Aalo { between: BetweenQueues::Weighted, ..Aalo::new(case.ports()) };
+            vec![
+                ("fair", Box::new(Fair)),
+                ("madd", Box::new(Varys::minimum_rates(case.ports()))),
+                ("aalo", Box::new(Aalo::new(case.ports()))),
+                ("weighted aalo", Box::new(weighted)),
+            ]
         };
-        same(seconds(&case, &Fair), seconds(&other, &Fair));
+        for ((name, ours), (_, theirs)) in policies(&case).into_iter().zip(policies(&other)) {
+            let what = format!("seed {seed}, {name}");
+            same(&what, &seconds(&case, &*ours), &seconds(&other, &*theirs));
+        }
+    }
+}
+
+/// Greedy service goes by the ports' numbers within a rank only: with one flow in each rank they decide nothing.
+#[test]
+fn other_numbers_of_hosts_change_nothing_where_each_rank_has_one_flow() {
+    for seed in 0..200 {
+        let mut case = Case::random(seed);
+        for (spec, odd) in case.specs.iter_mut().zip(1..) {
+            spec.flows.truncate(1);
+            // No two of a size: between equal ports Sincronia takes the lower one.
+            spec.flows[0].bytes = Bytes::new(spec.flows[0].bytes.get() + 1_009 * odd);
+        }
+        let Some(other) = turned(&case) else { continue };
+        let policies: [(&str, Boxed); 4] = [
+            ("fifo", Box::new(Fifo)),
+            ("scf", Box::new(Scf)),
+            ("aalo-order", Box::new(AaloOrder::default())),
+            ("sincronia", Box::new(Sincronia)),
+        ];
+        for (name, policy) in policies {
+            same(&format!("seed {seed}, {name}"), &seconds(&case, &*policy), &seconds(&other, &*policy));
+        }
     }
 }
 

@@ -173,7 +173,8 @@ impl<P: Policy<PortDemand, PortPlan>> Policy<PortDemand, PortPlan> for Courier<P
     }
 
     fn wakes(&self) -> Wakes {
-        // Flows hidden behind a higher rank come forward when it ends: without this their pair would wait forever.
+        // Flows hidden behind a higher rank come forward when it ends: without this their pair would wait forever. Not with the
+        // policy's own period, which would hold back these ends too; so a limit that a coflow passes counts at once here.
         Wakes { arrival: true, coflow_end: true, flow_end: true, tick: None }
     }
 
