@@ -6,7 +6,7 @@
 use headwater_policy::coflow::{
     Aalo, DjangoLike, Port, PortCoflow, PortDemand, PortFlow, PortPlan, Ports, Sincronia,
 };
-use headwater_policy::{PlanError, Policy};
+use headwater_policy::{PlanError, Policy, Wakes};
 use headwater_units::{BitRate, Bytes, Duration, FlowId, FluidRate, Rank, TaskId, Time};
 
 use super::hadoop::{Flow, Hadoop};
@@ -66,17 +66,35 @@ impl Scheduler {
         })
     }
 
-    /// Whether it is asked when flows begin and end.
-    pub(super) fn follows_flows(&self) -> bool {
+    /// Whether open flows have rates.
+    pub(super) fn gives_rates(&self) -> bool {
         matches!(self.rule, Rule::Rates { .. })
     }
 
-    /// Whether it is asked when jobs come and go.
-    pub(super) fn follows_jobs(&self) -> bool {
+    /// Whether jobs have ranks.
+    pub(super) fn gives_ranks(&self) -> bool {
         matches!(self.rule, Rule::Ranks { .. })
     }
 
-    /// How often it hears what coflows have sent.
+    /// Whether it is asked when flows begin and end: at once, whatever the policy's period is.
+    pub(super) fn follows_flows(&self) -> bool {
+        self.wakes().is_some_and(|wakes| wakes.flow_end)
+    }
+
+    /// Whether it is asked when jobs come and go; one that follows flows knows of jobs by these.
+    pub(super) fn follows_jobs(&self) -> bool {
+        self.wakes().is_some_and(|wakes| wakes.arrival && wakes.coflow_end && !wakes.flow_end)
+    }
+
+    fn wakes(&self) -> Option<Wakes> {
+        match &self.rule {
+            Rule::None => None,
+            Rule::Rates { policy, .. } => Some(policy.wakes()),
+            Rule::Ranks { policy, .. } => Some(policy.wakes()),
+        }
+    }
+
+    /// How often it hears what coflows have sent: as set up, shrunk with the trace, which a policy's own period is not.
     pub(super) fn period(&self) -> Option<Duration> {
         match &self.rule {
             Rule::Rates { period, .. } => Some(*period),

@@ -298,8 +298,8 @@ impl World {
                 Some(agents) => {
                     let it = self.hadoop.flows[flow as usize];
                     let share = match () {
-                        () if self.scheduler.follows_flows() => Share::Rate(FluidRate::ZERO),
-                        () if self.scheduler.follows_jobs() => Share::Rank(self.scheduler.rank(it.job)),
+                        () if self.scheduler.gives_rates() => Share::Rate(FluidRate::ZERO),
+                        () if self.scheduler.gives_ranks() => Share::Rank(self.scheduler.rank(it.job)),
                         () => Share::Even,
                     };
                     agents.want(self.now, flow, &it, share);
@@ -318,7 +318,7 @@ impl World {
         let number = self.connections.len() as u32;
         let mut connection = Connection::fetch(self.setup.sender, number, (it.from, it.to), flow, packets);
         connection.class = self.class_of(it.job);
-        if self.scheduler.follows_flows() {
+        if self.scheduler.gives_rates() {
             let every = self.interval(self.scheduler.rate(flow));
             connection.sender.handle(self.now, Input::Command(SenderCommand::Pace { every: Some(every) }));
         }
