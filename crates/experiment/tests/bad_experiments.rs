@@ -139,6 +139,80 @@ fn every_mistake_is_named_with_its_place_and_a_way_out() {
     }
 }
 
+const SHUFFLE: &str = r#"
+title = "t"
+source = "s"
+engines = ["packet"]
+schemes = ["courier"]
+[scale.small]
+seeds = 1
+[scenario]
+fabric = { kind = "big-switch", hosts = 4, rate = "1 Gbit/s", delay = "1 us" }
+[scenario.workload]
+kind = "shuffle"
+max_num = 3
+block = "8 KB"
+shrink = 1.0
+jobs = { from = "grid", coflows = 1, mappers = 2, reducers = 2, bytes = "1 MB" }
+"#;
+
+#[test]
+fn every_mistake_in_a_shuffle_is_named_with_its_key_and_a_way_out() {
+    let jobs = |text: &str| Experiment::parse("x/good", text)?.jobs(Engine::Packet, Scale::Small, None);
+    assert_eq!(jobs(SHUFFLE).unwrap().len(), 1);
+    assert_eq!(jobs(&SHUFFLE.replace("max_num = 3\n", "")).unwrap().len(), 1, "any number of lanes");
+    let grid = "from = \"grid\", coflows = 1, mappers = 2, reducers = 2, bytes = \"1 MB\"";
+    let facebook = |rest: &str| format!("from = \"facebook\", {rest}");
+    let all_to_all =
+        |rest: &str| format!("from = \"all-to-all\", mappers = 2, reducers = 2, gap = \"1 s\", {rest}");
+    let cases: Vec<(&str, String, &[&str])> = vec![
+        ("max_num = 3", "max_num = 0".to_owned(), &["max_num is 0", "leave it out"]),
+        ("max_num = 3", "max_num = -1".to_owned(), &["line 9", "`-1`", "u32"]),
+        (
+            "max_num = 3",
+            "max_per_pair = 0".to_owned(),
+            &["workload.max_per_pair", "at least 1 where max_num is"],
+        ),
+        ("block = \"8 KB\"", "block = \"0 B\"".to_owned(), &["workload.block", "at least 1 B"]),
+        ("shrink = 1.0", "shrink = 0.5".to_owned(), &["workload.shrink is 0.5", "at least 1"]),
+        ("shrink = 1.0", "shrink = nan".to_owned(), &["workload.shrink", "at least 1"]),
+        ("shrink = 1.0", "classes = 9".to_owned(), &["workload.classes is 9", "1 to 8"]),
+        ("shrink = 1.0", "django_flows = 0".to_owned(), &["workload.django_flows", "at least 1"]),
+        (
+            "bytes = \"1 MB\"",
+            "bytes = \"9007199254740993 B\"".to_owned(),
+            &["workload.jobs.bytes", "at most 2^53"],
+        ),
+        (
+            "bytes = \"1 MB\"",
+            "bytes = \"18446744073709551615 B\"".to_owned(),
+            &["'18446744073709551615 B' is out of range"],
+        ),
+        ("mappers = 2", "mappers = 4294967295".to_owned(), &["map outputs", "at most 10000000"]),
+        ("mappers = 2", "mappers = 0".to_owned(), &["a grid", "at least 1 of each"]),
+        (grid, facebook("sizes = 1e30"), &["workload.jobs.sizes", "at most 2^53 bytes"]),
+        (grid, facebook("sizes = 0.0"), &["workload.jobs.sizes is 0", "above 0"]),
+        (grid, facebook("sizes = inf"), &["workload.jobs.sizes", "above 0"]),
+        (grid, facebook("gaps = 1e300"), &["workload.jobs.gaps", "at most 1000000"]),
+        (grid, facebook("first = 0"), &["workload.jobs.first", "at least 1"]),
+        (grid, all_to_all("bytes = \"1 GB\", sizes = [1e9]"), &["workload.jobs.bytes", "at most 2^53"]),
+        (grid, all_to_all("bytes = \"1 B\", sizes = [1e10]"), &["workload.jobs.sizes", "0 to 1000000000"]),
+        (
+            grid,
+            all_to_all("bytes = \"1 B\", sizes = [1, 1]").replace("1 s", "18000000000 s"),
+            &["workload.jobs.gap", "within 10^9 s"],
+        ),
+        (grid, all_to_all("bytes = \"1 B\", sizes = []"), &["from all to all", "at least 1 of each"]),
+    ];
+    for (from, to, parts) in cases {
+        assert_eq!(SHUFFLE.matches(from).count(), 1, "{from}");
+        let message = jobs(&SHUFFLE.replace(from, &to)).map(|_| ()).expect_err(&to).to_string();
+        for part in parts {
+            assert!(message.contains(part), "{from} -> {to}: no {part} in: {message}");
+        }
+    }
+}
+
 #[test]
 fn metrics_that_do_not_fit_together_are_refused() {
     let metric = "metric = { kind = \"ratio_of_means\", of = \"dctcp\", over = \"ppush(1,1)\" }";

@@ -2,7 +2,7 @@
 
 use headwater_experiment::coflow::{Clock, Group, NAMES, PolicyName, Setup, Summary, complete};
 use headwater_experiment::workload::coflow_trace::{
-    CoflowTrace, MAX_BYTES, Problem, TraceCoflow, TraceError,
+    CoflowTrace, MAX_BYTES, MAX_FLOWS, Problem, TraceCoflow, TraceError,
 };
 use headwater_policy::coflow::Port;
 use headwater_units::{BitRate, Bytes, TaskId, Time};
@@ -24,7 +24,7 @@ fn the_public_trace_has_its_published_totals() {
     assert_eq!(widths.iter().filter(|width| **width == 1).count(), 123);
     assert_eq!(widths.iter().max(), Some(&21_170));
     let bytes = |coflow: &TraceCoflow| coflow.reducers.iter().map(|(_, bytes)| bytes.get()).sum::<u64>();
-    assert_eq!(trace.coflows.iter().map(bytes).sum::<u64>(), 35_533_534 << 20);
+    assert_eq!(trace.bytes().get(), 35_533_534 << 20);
     assert_eq!(trace.coflows.iter().map(bytes).max(), Some(8_501_205 << 20));
     let last = trace.coflows.iter().map(|coflow| coflow.arrival).max();
     assert_eq!(last, Some(Time::from_nanos(3_629_235_000_000)));
@@ -102,6 +102,27 @@ fn sums_of_sizes_that_overflow_and_bytes_that_are_no_text_are_refused() {
     assert_eq!(error(&two).line, 3, "each fits, both do not");
     let raw = CoflowTrace::parse(b"9 2\n1 0 1 2 1 3:1.0\n2 \xff").unwrap_err();
     assert_eq!((raw.line, raw.problem), (3, Problem::NotText));
+}
+
+#[test]
+fn more_flows_than_fit_into_memory_are_refused_on_the_line_that_brings_them() {
+    let half = MAX_FLOWS / 2;
+    let (mappers, reducers) = (half / 2_500, 2_500);
+    let line = |id: u64, reducers: u64| {
+        let mapper = |port: u64| format!(" {port}");
+        let reducer = |port: u64| format!(" {port}:1");
+        let (from, to): (String, String) =
+            ((0..mappers).map(mapper).collect(), (0..reducers).map(reducer).collect());
+        format!("{id} 0 {mappers}{from} {reducers}{to}\n")
+    };
+    let most = format!("3000 2\n{}{}", line(1, reducers), line(2, reducers));
+    let trace = CoflowTrace::parse(most.as_bytes()).unwrap();
+    let flows: usize = trace.coflows.iter().map(TraceCoflow::width).sum();
+    assert_eq!(flows as u64, MAX_FLOWS, "as many as may be");
+    let error = error(&format!("3000 2\n{}{}", line(1, reducers), line(2, reducers + 1)));
+    assert_eq!((error.line, error.field.as_str()), (3, "line"), "{error}");
+    assert_eq!(error.problem, Problem::TooManyFlows { flows: MAX_FLOWS + mappers });
+    assert!(error.to_string().contains("split it into several files"), "{error}");
 }
 
 /// Every prefix of a trace is refused: a truncated file is never taken for a short one.

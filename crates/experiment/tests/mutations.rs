@@ -51,6 +51,10 @@ fn set(job: &mut Job, key: &str, value: impl Into<toml::Value>) {
     let (path, last) = key.rsplit_once('.').unwrap();
     let table = path.split('.').fold(&mut scenario, |table, part| table.get_mut(part).unwrap());
     table.as_table_mut().unwrap().insert(last.to_owned(), value.into());
+    // Written for "any number", which a file says by leaving it out.
+    if scenario["workload"].get("max_num").and_then(toml::Value::as_integer) == Some(0) {
+        scenario["workload"].as_table_mut().unwrap().remove("max_num");
+    }
     job.scenario = scenario.try_into::<Scenario>().unwrap();
 }
 

@@ -4,10 +4,10 @@ use headwater_baseline::{Scheme, SenderConfig};
 use headwater_fabric::{FabricSpec, Metric, Routes};
 use headwater_policy::coflow::Queues;
 use headwater_policy::coflow::courier::Limits;
-use headwater_sim::packet::Jitter;
 use headwater_sim::packet::shuffle::{
     self, After, Carrier, Classes, JobPlan, Order, ReducerPlan, ShuffleOutcome, ShuffleSetup,
 };
+use headwater_sim::packet::{Jitter, SetupError};
 use headwater_switch::{Choice, Limit, PortConfig, QueueConfig, Threshold};
 use headwater_transport::courier::CourierConfig;
 use headwater_units::{BitRate, Bytes, Duration, Packets, TaskId, Time};
@@ -212,4 +212,17 @@ fn limits_that_stop_everything_are_refused() {
     };
     let error = shuffle::run(setup(Order::None, true, no_lanes), &mut |_, _| ()).unwrap_err();
     assert!(error.to_string().contains("MaxNum"), "{error}");
+}
+
+#[test]
+fn bytes_that_cannot_be_counted_are_refused() {
+    for bytes in [u64::MAX, 1 << 53, (1 << 52) + 1] {
+        let huge = |setup: &mut ShuffleSetup| {
+            let outputs = &mut setup.jobs[0].reducers[0].outputs;
+            outputs.iter_mut().take(2).for_each(|(_, size)| *size = Bytes::new(bytes));
+        };
+        let error = shuffle::run(setup(Order::None, false, huge), &mut |_, _| ()).unwrap_err();
+        assert!(matches!(error, SetupError::TooManyBytes), "{bytes}: {error}");
+        assert!(error.to_string().contains("smaller map outputs"), "{error}");
+    }
 }

@@ -103,6 +103,12 @@ impl CoflowTrace {
         text
     }
 
+    /// All bytes of all coflows: at most [`MAX_BYTES`].
+    pub fn bytes(&self) -> Bytes {
+        let reducers = self.coflows.iter().flat_map(|coflow| &coflow.reducers);
+        Bytes::new(reducers.map(|(_, bytes)| bytes.get()).sum())
+    }
+
     /// Input of a simulation: every flow with its size, on this many ports. Port p of the trace becomes port p modulo
     /// that.
     pub fn specs(&self, ports: u16) -> Vec<CoflowSpec> {

@@ -6,7 +6,8 @@ use headwater_sim::packet::shuffle::{JobPlan, ReducerPlan};
 use headwater_units::{Bytes, Duration, TaskId, Time};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::coflow_trace::{CoflowTrace, TraceCoflow};
 use super::{WorkloadError, training};
@@ -66,8 +67,8 @@ pub struct ShuffleText {
     /// How often Aalo's hosts and coordinator talk; 10 ms.
     #[serde(default = "ShuffleText::usual_sync", with = "text::one")]
     pub sync: Duration,
-    /// The most lanes into a host (MaxNum). Any number if 0.
-    #[serde(default)]
+    /// The most lanes into a host (MaxNum). Any number if absent, which is 0 here; 0 in a file is refused.
+    #[serde(default, deserialize_with = "lanes")]
     pub max_num: u32,
     /// The most lanes of a pair of hosts; 1. Any number if 0, which takes a MaxNum.
     #[serde(default = "ShuffleText::usual_per_pair")]
@@ -161,8 +162,23 @@ pub enum Buffers {
     PerClass,
 }
 
+/// The most bytes of all jobs, 8 PiB: sums stay exact in a floating-point number.
+const MAX_BYTES: f64 = (1_u64 << 53) as f64;
+/// The most map outputs of all jobs: a run keeps some 150 bytes for each.
+const MAX_OUTPUTS: f64 = 10_000_000.0;
+
 fn one() -> f64 {
     1.0
+}
+
+/// A number of lanes. No lane at all would let every job wait forever.
+fn lanes<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    match u32::deserialize(from)? {
+        0 => Err(D::Error::custom(
+            "max_num is 0, so that no lane could run; leave it out for any number of lanes",
+        )),
+        lanes => Ok(lanes),
+    }
 }
 
 fn yes() -> bool {
@@ -247,27 +263,59 @@ impl ShuffleText {
             &Jobs::Facebook { first, sizes, gaps } => {
                 let first = first.unwrap_or(1);
                 range("workload.jobs.first", first.into(), first > 0, "at least 1")?;
-                range("workload.jobs.sizes", sizes, finite(sizes), "above 0")?;
-                range("workload.jobs.gaps", gaps, finite(gaps), "above 0")
+                let trace = public_trace();
+                let all = trace.bytes().get() as f64 * f64::from(hosts) / f64::from(trace.ports);
+                let most = finite(sizes) && all * sizes / self.shrink <= MAX_BYTES;
+                let must = "above 0, and such that all jobs together have at most 2^53 bytes";
+                range("workload.jobs.sizes", sizes, most, must)?;
+                // The trace has an hour.
+                let sensible = finite(gaps) && gaps <= 1e6;
+                range("workload.jobs.gaps", gaps, sensible, "above 0 and at most 1000000")
             }
             &Jobs::Training { first, gpus, iterations } => {
                 let least = first.unwrap_or(1).min(gpus).min(iterations);
                 range("workload.jobs of training", least.into(), least > 0, "at least 1 of each")?;
                 range("workload.jobs.gpus", gpus.into(), gpus <= 64, "at most 64")
             }
-            &Jobs::Grid { coflows, mappers, reducers, .. } => {
+            &Jobs::Grid { coflows, mappers, reducers, bytes } => {
                 let least = coflows.min(mappers).min(reducers);
-                range("workload.jobs of a grid", least.into(), least > 0, "at least 1 of each")
+                range("workload.jobs of a grid", least.into(), least > 0, "at least 1 of each")?;
+                let outputs = f64::from(coflows) * f64::from(mappers) * f64::from(reducers);
+                self.countable(outputs, bytes, outputs)
             }
-            Jobs::AllToAll { mappers, reducers, sizes, .. } => {
+            Jobs::AllToAll { mappers, reducers, bytes, sizes, gap } => {
                 let least = (*mappers).min(*reducers).min(sizes.len() as u32);
                 range("workload.jobs from all to all", least.into(), least > 0, "at least 1 of each")?;
                 let sensible = |size: &f64| size.is_finite() && (0.0..=1e9).contains(size);
                 sizes.iter().try_for_each(|size| {
                     range("workload.jobs.sizes", *size, sensible(size), "0 to 1000000000")
-                })
+                })?;
+                let (gap, last) = (gap.as_secs_f64(), gap.as_secs_f64() * sizes.len() as f64);
+                range(
+                    "workload.jobs.gap in seconds",
+                    gap,
+                    last <= 1e9,
+                    "such that all arrive within 10^9 s",
+                )?;
+                let each = f64::from(*mappers) * f64::from(*reducers);
+                self.countable(each * sizes.len() as f64, *bytes, each * sizes.iter().sum::<f64>())
             }
         }
+    }
+
+    /// Whether so many map outputs, and so many times these bytes, can be counted.
+    fn countable(&self, outputs: f64, bytes: Bytes, times: f64) -> Result<(), WorkloadError> {
+        let refused = |what, value, must| Err(WorkloadError::OutOfRange { what, value, must });
+        if outputs > MAX_OUTPUTS {
+            let must = "at most 10000000: fewer jobs, mappers or reducers";
+            return refused("the number of map outputs of workload.jobs", outputs, must);
+        }
+        // An output has a byte at least.
+        if (bytes.get() as f64 / self.shrink).max(1.0) * times > MAX_BYTES {
+            let must = "such that all jobs together have at most 2^53";
+            return refused("workload.jobs.bytes", bytes.get() as f64, must);
+        }
+        Ok(())
     }
 
     /// The jobs on `hosts` hosts, ascending by arrival.

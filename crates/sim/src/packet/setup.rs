@@ -359,6 +359,12 @@ pub enum SetupError {
     /// A coflow scheduler, or a limit of Courier's, cannot be as asked for.
     #[error(transparent)]
     Plan(#[from] headwater_policy::PlanError),
+    /// More flows of shuffles than numbers for them.
+    #[error("the jobs have 2^32 flows or more; give fewer jobs, mappers or reducers")]
+    TooManyFlows,
+    /// More bytes of shuffles than can be counted exactly.
+    #[error("the jobs have more than 2^53 bytes (8 PiB); give fewer or smaller map outputs")]
+    TooManyBytes,
     /// A task names a host that is not there.
     #[error("task '{task}' names host {host}; there are {hosts}")]
     NoSuchHost {

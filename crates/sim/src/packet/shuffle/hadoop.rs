@@ -11,6 +11,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
+use super::SetupError;
 use super::records::JobRow;
 use super::setup::{JobPlan, ShuffleSetup};
 
@@ -83,8 +84,26 @@ pub(super) struct Changes {
     pub(super) ended: Vec<u32>,
 }
 
+/// The most bytes of all jobs, 8 PiB: beyond, they are not exact in a floating-point number.
+const MAX_BYTES: u64 = 1 << 53;
+
+/// Whether all flows have numbers, and all bytes can be counted.
+fn countable(jobs: &[JobPlan]) -> Result<(), SetupError> {
+    let reducers = || jobs.iter().flat_map(|job| &job.reducers);
+    let sums = reducers().try_fold((0_u32, 0_u64), |(flows, bytes), reducer| {
+        let flows = u32::try_from(reducer.outputs.len()).ok().and_then(|more| flows.checked_add(more));
+        let mut outputs = reducer.outputs.iter().map(|(_, bytes)| bytes.get());
+        let bytes = outputs.try_fold(bytes, u64::checked_add).filter(|bytes| *bytes <= MAX_BYTES);
+        Ok((flows.ok_or(SetupError::TooManyFlows)?, bytes.ok_or(SetupError::TooManyBytes)?))
+    });
+    sums.map(|_| ())
+}
+
 impl Hadoop {
-    pub(super) fn new(setup: &ShuffleSetup) -> Self {
+    /// # Errors
+    /// [`SetupError`] if there are more flows or bytes than can be counted: the sums below never overflow.
+    pub(super) fn new(setup: &ShuffleSetup) -> Result<Self, SetupError> {
+        countable(&setup.jobs)?;
         let hosts = setup.topology.hosts().len();
         let slots = || Slots { free: setup.slots.unwrap_or(u32::MAX), waiting: VecDeque::new() };
         let mut hadoop = Hadoop {
@@ -102,7 +121,7 @@ impl Hadoop {
         for (number, plan) in (0..).zip(&setup.jobs) {
             hadoop.plan(number, plan, setup.combiner, &mut rng);
         }
-        hadoop
+        Ok(hadoop)
     }
 
     fn plan(&mut self, number: u32, plan: &JobPlan, combines: bool, rng: &mut ChaCha8Rng) {

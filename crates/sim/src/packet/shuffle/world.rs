@@ -58,7 +58,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(setup: ShuffleSetup) -> Result<Self, SetupError> {
         let transit = Transit::new(&setup)?;
-        let hadoop = Hadoop::new(&setup);
+        let hadoop = Hadoop::new(&setup)?;
         let hosts = setup.topology.hosts().len();
         let uplinks = setup.topology.hosts().iter().flat_map(|host| setup.topology.fabric().leaving(*host));
         let rate = uplinks.map(|link| (setup.port)(*link, true).rate).min().unwrap_or(BitRate::ZERO);
