@@ -71,6 +71,7 @@ fn setup(order: Order, courier: bool, change: impl Fn(&mut ShuffleSetup)) -> Shu
             agent: CourierConfig { block: Bytes::new(8_760), pipeline: 3, ..CourierConfig::paper() },
             pinned: false,
             per_class: false,
+            merges: true,
         },
     };
     let mut setup = ShuffleSetup {

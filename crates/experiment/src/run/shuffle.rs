@@ -188,7 +188,7 @@ fn agents(scenario: &Scenario, text: &ShuffleText) -> Carrier {
     };
     let agent = CourierConfig { block, pipeline: text.pipeline, ..CourierConfig::paper() };
     let (pinned, per_class) = (scenario.routing == Routing::SourceSpray, text.lane_per_class);
-    Carrier::Courier { limits, agent, pinned, per_class }
+    Carrier::Courier { limits, agent, pinned, per_class, merges: !text.unmerged }
 }
 
 /// Tasks are jobs: a job's name, its packets, and its completion time.

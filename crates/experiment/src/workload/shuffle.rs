@@ -83,6 +83,9 @@ pub struct ShuffleText {
     /// (Courier §IV-A).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lane_per_class: bool,
+    /// Whether each flow has a lane of its own, as if Courier merged nothing, to see what merging is worth; no.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unmerged: bool,
     /// Blocks under way in a lane; 2.
     #[serde(default = "ShuffleText::usual_pipeline")]
     pub pipeline: u32,

@@ -8,7 +8,7 @@ use headwater_transport::courier::{
     Arrival, ByPolicy, Courier, CourierCommand, CourierConfig, CourierEvent, LaneId, PairId, Request,
     Schedule, Share, Want,
 };
-use headwater_units::{Bytes, FlowId, FluidRate, Time};
+use headwater_units::{Bytes, FlowId, FluidRate, PathId, Time};
 
 use super::super::world::node;
 use super::hadoop::Flow;
@@ -21,6 +21,8 @@ pub(super) struct Agents {
     pub(super) pinned: bool,
     /// Whether lanes of each class have connections of their own.
     per_class: bool,
+    /// Whether flows of a pair of hosts are one.
+    merges: bool,
 }
 
 struct Agent {
@@ -45,18 +47,20 @@ impl Agents {
         hosts: usize,
         limits: Limits,
         config: CourierConfig,
-        (pinned, per_class): (bool, bool),
+        (pinned, per_class, merges): (bool, bool, bool),
     ) -> Self {
         let selection = ByPolicy::new(limits).expect("the limits were checked");
         let agent = || Agent { courier: Courier::new(config, selection.clone()), wake: u64::MAX };
         let hosts = std::iter::repeat_with(agent).take(hosts).collect();
-        Agents { hosts, lanes: BTreeMap::new(), pinned, per_class }
+        Agents { hosts, lanes: BTreeMap::new(), pinned, per_class, merges }
     }
 
     /// A reducer begins to fetch. Its disk has room for all of it.
     pub(super) fn want(&mut self, now: Time, number: u32, flow: &Flow, share: Share) {
         let size = Bytes::new(flow.bytes);
-        let pair = PairId { peer: node(flow.from), path: None };
+        // Flows of different paths are not merged.
+        let path = (!self.merges).then_some(PathId(number));
+        let pair = PairId { peer: node(flow.from), path };
         let flow_id = FlowId(u64::from(number));
         let want = Want { flow: flow_id, pair, size: Some(size), credit: size, share };
         self.tell(now, flow.to, CourierCommand::Want(want));

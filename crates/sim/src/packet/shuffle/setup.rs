@@ -134,5 +134,7 @@ pub enum Carrier {
         /// Whether a lane of another class is another connection; else the unified flow keeps the one that it has, which changes its
         /// class (Courier §IV-A).
         per_class: bool,
+        /// Whether the flows of a pair of hosts are merged; else each is a unified flow of its own: what merging is worth.
+        merges: bool,
     },
 }

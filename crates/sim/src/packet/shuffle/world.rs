@@ -65,11 +65,11 @@ impl World {
         let scheduler = Scheduler::new(&setup.order, hosts as u16, rate, &hadoop)?;
         let agents = match &setup.carrier {
             Carrier::Flows => None,
-            Carrier::Courier { limits, agent, pinned, per_class } => {
+            Carrier::Courier { limits, agent, pinned, per_class, merges } => {
                 limits.check()?;
                 let config =
                     headwater_transport::courier::CourierConfig { classes: setup.classes.count, ..*agent };
-                Some(Agents::new(hosts, *limits, config, (*pinned, *per_class)))
+                Some(Agents::new(hosts, *limits, config, (*pinned, *per_class, *merges)))
             }
         };
         let mut followers: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
