@@ -1,17 +1,10 @@
 //! A bounded number of slots for diallers. When they become scarce, one network gets no more than a part of them.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Where a dialler is, as far as it counts: its IPv4 address, or the /64 of its IPv6 address, of which a host has as many addresses as it
-/// wants.
-fn network_of(ip: IpAddr) -> IpAddr {
-    match ip.to_canonical() {
-        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX)).into(),
-        v4 => v4,
-    }
-}
+use headwater_wire::network_of;
 
 /// With fewer slots than this, first come, first served.
 const SHARED: usize = 8;
@@ -113,12 +106,5 @@ mod tests {
         let of = |n: u32| IpAddr::from(std::net::Ipv4Addr::from(0x0a00_0000 + n));
         let others: Vec<Slot> = (0..20_000).filter_map(|n| slots.take(of(n))).collect();
         assert_eq!(others.len(), 16_384 - 2048);
-    }
-
-    #[test]
-    fn the_addresses_of_one_host_are_one_network() {
-        assert_eq!(network_of(ip("2001:db8::1")), network_of(ip("2001:db8::ffff:1")));
-        assert_ne!(network_of(ip("2001:db8::1")), network_of(ip("2001:db8:0:1::1")));
-        assert_eq!(network_of(ip("::ffff:192.0.2.7")), ip("192.0.2.7"));
     }
 }

@@ -9,10 +9,12 @@
 
 mod bits;
 mod endpoint;
+mod shares;
 mod sorted_map;
 mod timers;
 
 pub use bits::Bits;
 pub use endpoint::{Endpoint, Input, Output, Packet};
+pub use shares::{Shares, Taker};
 pub use sorted_map::SortedMap;
 pub use timers::Timers;

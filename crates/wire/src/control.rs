@@ -23,7 +23,7 @@ use core::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-pub use address::resolve_address;
+pub use address::{network_of, resolve_address};
 pub use cast::{
     AtRates, Cast, CastNews, CastRoute, CastWish, FetchEnd, Fetched, FlowSecret, GroupInvitation,
     GroupQuestion, Invitation, MAX_NAMED, MAX_NEWS, MAX_REASON, MemberNews, MemberStanding, RateNews,

@@ -47,7 +47,7 @@ pub use control::{
     Push, RateNews, RateTerms, Refusal, Request, Signal, SignalBranch, Signalled, Spoiled, SpreadRule,
     StandingCast, Start, ToController, ToNode, ToReceiver, ToSource, TransferOrder, TransferReport,
     TreeOrder, TreeRepair, TreeUpdate, Urgency, WhyUnicast, WhyUnscheduled, answer_key, answer_tags,
-    resolve_address,
+    network_of, resolve_address,
 };
 pub use cumulative::{AckVector, AheadBlock, Cumulative};
 pub use datagram::{Body, Datagram, FinReason, Parsed, emit, parse, parse_trimmed, peek_tree};
