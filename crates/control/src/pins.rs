@@ -12,10 +12,12 @@ use super::files;
 
 const HEAD: &str =
     "# Keys of the nodes that this one dialled, stored at first contact. Remove a line to forget a node.\n";
+/// The version of the file's format, which its first entry states. A file that states none is from before there was one, and of the same format.
+const VERSION: i64 = 1;
 /// Addresses a person dials are few; a file beyond this is a loop gone wrong.
 const MAX_PINS: usize = 1 << 16;
 
-/// The file `STATE/identity/pins.toml`: one line `"ADDRESS" = "KEY"` per node that was dialled by address.
+/// The file `STATE/identity/pins.toml`: its version, then one line `"ADDRESS" = "KEY"` per node that was dialled by address.
 ///
 /// Read afresh on every use and replaced as a whole under a lock, so processes may share it.
 #[derive(Clone, Debug)]
@@ -114,7 +116,7 @@ impl Pins {
             ));
         }
         pins.insert(addr, node);
-        let mut text = HEAD.to_owned();
+        let mut text = format!("{HEAD}version = {VERSION}\n");
         for (addr, node) in &pins {
             writeln!(text, "\"{addr}\" = \"{node}\"").expect("writing to a string");
         }
@@ -124,13 +126,25 @@ impl Pins {
 
     fn load(&self) -> Result<BTreeMap<SocketAddr, NodeId>, ControlError> {
         let Some(text) = files::read(&self.file)? else { return Ok(BTreeMap::new()) };
-        let raw: BTreeMap<String, String> =
-            toml::from_str(&text).map_err(|e| files::failed(&self.file, &e))?;
+        let mut raw: toml::Table = toml::from_str(&text).map_err(|e| files::failed(&self.file, &e))?;
+        match raw.remove("version") {
+            None | Some(toml::Value::Integer(VERSION)) => {}
+            Some(other) => {
+                return Err(files::failed(
+                    &self.file,
+                    &format_args!(
+                        "is of version {other}, and this program reads version {VERSION}: install the headwater that wrote it, or move \
+                         the file away to trust every address anew"
+                    ),
+                ));
+            }
+        }
         raw.into_iter()
             .map(|(addr, node)| {
                 let addr: SocketAddr = addr.parse().map_err(|_| {
                     files::failed(&self.file, &format_args!("'{addr}' is not an address with a port"))
                 })?;
+                let node = node.as_str().unwrap_or_default();
                 let node = node.parse().map_err(|e| files::failed(&self.file, &e))?;
                 Ok((canonical(addr), node))
             })
@@ -218,6 +232,30 @@ mod tests {
             }
         });
         assert_eq!(pins.load().unwrap().len(), 80);
+    }
+
+    #[test]
+    fn a_file_without_a_version_is_read_and_gets_one() {
+        let (_state, pins) = pins();
+        std::fs::write(pins.path(), format!("{HEAD}\"10.0.0.1:1\" = \"{}\"\n", NodeId([1; 32]))).unwrap();
+        assert_eq!(pins.get(addr("10.0.0.1:1")).unwrap(), Some(NodeId([1; 32])));
+        pins.accept(addr("10.0.0.2:1"), NodeId([2; 32])).unwrap();
+        let text = std::fs::read_to_string(pins.path()).unwrap();
+        assert!(text.lines().any(|line| line == "version = 1"), "{text}");
+        assert_eq!(pins.get(addr("10.0.0.1:1")).unwrap(), Some(NodeId([1; 32])));
+    }
+
+    #[test]
+    fn a_file_of_another_version_is_refused_by_name_and_stays() {
+        let (_state, pins) = pins();
+        for version in ["2", "\"1.5\""] {
+            let text = format!("version = {version}\n\"10.0.0.1:1\" = \"{}\"\n", NodeId([1; 32]));
+            std::fs::write(pins.path(), &text).unwrap();
+            let error = pins.get(addr("10.0.0.1:1")).unwrap_err().to_string();
+            assert!(error.contains("pins.toml") && error.contains(&format!("version {version}")), "{error}");
+            pins.accept(addr("10.0.0.2:1"), NodeId([2; 32])).unwrap_err();
+            assert_eq!(std::fs::read_to_string(pins.path()).unwrap(), text);
+        }
     }
 
     #[test]
