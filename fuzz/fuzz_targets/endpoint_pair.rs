@@ -218,7 +218,7 @@ impl World<'_> {
         match to {
             CONTROLLER => {
                 let path = packet.path;
-                let opened = ControllerCommand::PathOpened { path, node: node(path.0 - CONTROL) };
+                let opened = ControllerCommand::PathOpened { path, node: node(path.0 - CONTROL), network: None };
                 self.hand(to, Input::Command(Role::Controller(opened)));
             }
             RECEIVER => self.reception.hands_in(&packet),

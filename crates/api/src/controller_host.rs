@@ -3,6 +3,7 @@
 mod chronicle;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -39,7 +40,7 @@ const STANDING: TableDefinition<&[u8], &[u8]> = TableDefinition::new("standing c
     reason = "control messages are rare, and nothing else is handed over here"
 )]
 enum Order {
-    Attach { path: PathId, node: NodeId, to: Outbox },
+    Attach { path: PathId, node: NodeId, network: Option<IpAddr>, to: Outbox },
     Deliver { path: PathId, word: ToController, unread: Option<Unread> },
     Lost { path: PathId, left: bool, reason: String },
     View(oneshot::Sender<ControllerView>),
@@ -97,9 +98,9 @@ impl ControllerHost {
         let _ = self.orders.send(order);
     }
 
-    /// Routes the machine's messages for `path` to `to`; the peer there has proved this key.
-    pub(crate) fn attach(&self, path: PathId, node: NodeId, to: Outbox) {
-        self.order(Order::Attach { path, node, to });
+    /// What the machine says to `path` goes to `to`; whoever is there has proved this key, and speaks from this network.
+    pub(crate) fn attach(&self, path: PathId, node: NodeId, network: Option<IpAddr>, to: Outbox) {
+        self.order(Order::Attach { path, node, network, to });
     }
 
     /// Hands in what came by `path`. While it waits, that much less is read from its sender.
@@ -231,9 +232,10 @@ impl Running {
     fn take(&mut self, order: Order) {
         let now = self.now();
         match order {
-            Order::Attach { path, node, to } => {
+            Order::Attach { path, node, network, to } => {
                 self.peers.insert(path, to);
-                self.machine.handle(now, Input::Command(ControllerCommand::PathOpened { path, node }));
+                let opened = ControllerCommand::PathOpened { path, node, network };
+                self.machine.handle(now, Input::Command(opened));
             }
             Order::Deliver { path, word, unread } => {
                 self.machine.handle(now, Input::Packet(Packet::control(path, word)));

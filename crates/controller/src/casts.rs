@@ -19,6 +19,7 @@ mod cast;
 mod member;
 mod members;
 mod news;
+mod partial;
 mod roster;
 mod steps;
 mod without_group;
@@ -26,12 +27,14 @@ mod without_group;
 use core::net::SocketAddr;
 use std::collections::BTreeMap;
 
+use headwater_machine::{Shares, Taker};
 use headwater_units::{Duration, FlowId, NodeId, PathId, Symbols, Time};
 use headwater_wire::{
     Cast as Wanted, Fetched, MemberStanding, Refusal, Request, Signalled, ToNode, TransferReport, Urgency,
 };
 
 pub(crate) use self::cast::Cast;
+use self::partial::PartialCasts;
 
 use crate::catalog::Catalog;
 use crate::deliveries::Deliveries;
@@ -54,16 +57,11 @@ pub(crate) struct Below<'a> {
 #[derive(Default)]
 pub(crate) struct Casts {
     casts: BTreeMap<u64, Cast>,
+    shares: Shares,
     /// Casts of which not all receivers have been named yet.
-    wanted: BTreeMap<u64, Partly>,
+    partial: PartialCasts,
     /// The groups of running casts, whether or not they came to be used: no two have the same.
     groups: BTreeMap<u64, SocketAddr>,
-}
-
-/// A cast whose receivers come in several messages.
-struct Partly {
-    path: PathId,
-    to: Vec<NodeId>,
 }
 
 impl Casts {
@@ -105,6 +103,7 @@ impl Casts {
     ) {
         let Some((number, cast)) = number.and_then(|it| Some((it, self.casts.get_mut(&it)?))) else { return };
         if act(cast, below) && cast.tick(below) {
+            self.shares.give_back(&cast.taker, 1);
             self.casts.remove(&number);
             self.groups.remove(&number);
         }
@@ -121,7 +120,7 @@ impl Casts {
         nodes_may_come: bool,
     ) {
         let number = wanted.cast;
-        let Some(by) = below.catalog.peer_at(path) else {
+        let Some(taker) = below.catalog.taker_at(path) else {
             below.turn.stats.strangers += 1;
             return;
         };
@@ -130,7 +129,7 @@ impl Casts {
                 if wanted.first > 0 {
                     return false;
                 }
-                let is_its = cast.asked_by == by;
+                let is_its = cast.taker.node == taker.node;
                 match is_its {
                     true => {
                         (cast.asker, cast.news_at) = (Some(path), below.turn.now);
@@ -141,8 +140,8 @@ impl Casts {
                 is_its
             });
         }
-        let begun = match self.whole(below, path, wanted) {
-            Ok(Some(wanted)) => self.begin(below, (Some(path), by), (wanted, urgency), nodes_may_come),
+        let begun = match self.partial.whole(below.turn.now, below.turn.config, (path, taker), wanted) {
+            Ok(Some(wanted)) => self.begin(below, (Some(path), taker), (wanted, urgency), nodes_may_come),
             // Those that follow say the rest.
             Ok(None) => return,
             Err(reason) => Err(reason),
@@ -156,13 +155,27 @@ impl Casts {
         }
     }
 
-    /// Nodes that have come lack what a standing cast is to supply them with: nobody waits for the answer.
-    pub(crate) fn supply(&mut self, below: &mut Below<'_>, by: NodeId, wanted: Wanted, nodes_may_come: bool) {
-        match self.begin(below, (None, by), (wanted, None), nodes_may_come) {
+    /// Nodes that have come lack what a standing cast is to supply them with: nobody waits for the answer. Gives the nodes back if there
+    /// is no room for another cast now.
+    pub(crate) fn supply(
+        &mut self,
+        below: &mut Below<'_>,
+        by: NodeId,
+        wanted: Wanted,
+        nodes_may_come: bool,
+    ) -> Vec<NodeId> {
+        let to = wanted.to.clone();
+        match self.begin(below, (None, Taker::of_key(by)), (wanted, None), nodes_may_come) {
             Ok(cast) => self.accept(below, cast),
-            // They are served when they come again.
-            Err(_) => below.turn.stats.casts_refused += 1,
+            Err(reason) => {
+                below.turn.stats.casts_refused += 1;
+                if reason == Refusal::Full {
+                    return to;
+                }
+                // They are served when they come again.
+            }
         }
+        Vec::new()
     }
 
     fn accept(&mut self, below: &mut Below<'_>, cast: Cast) {
@@ -175,42 +188,15 @@ impl Casts {
             bytes: cast.bytes,
             receivers: cast.members.len(),
         })));
+        self.shares.take(&cast.taker, 1);
         self.groups.extend(cast.group_at().map(|at| (number, at)));
         self.casts.insert(number, cast);
         self.have(below, Some(number), |_, _| true);
     }
 
-    /// A wish with all of its receivers, once the last part of it has come.
-    fn whole(&mut self, below: &Below<'_>, path: PathId, part: Wanted) -> Result<Option<Wanted>, Refusal> {
-        let Wanted { cast, first, of, .. } = part;
-        if of as usize > below.turn.config.max_receivers {
-            return Err(Refusal::TooMany);
-        }
-        if part.to.len() >= of as usize {
-            return Ok(Some(part));
-        }
-        if !self.wanted.contains_key(&cast) && self.wanted.len() >= below.turn.config.max_casts {
-            return Err(Refusal::Full);
-        }
-        let known = self.wanted.entry(cast).or_insert_with(|| Partly { path, to: Vec::new() });
-        if first == 0 {
-            *known = Partly { path, to: Vec::new() };
-        }
-        // Of a part that is missing or comes twice the asker says all again.
-        if known.path != path || known.to.len() != first as usize {
-            return Ok(None);
-        }
-        known.to.extend(part.to);
-        if known.to.len() < of as usize {
-            return Ok(None);
-        }
-        let to = self.wanted.remove(&cast).map_or_else(Vec::new, |known| known.to);
-        Ok(Some(Wanted { to, first: 0, ..part }))
-    }
-
-    /// The node that was naming receivers is gone.
+    /// Whoever was naming receivers is gone.
     pub(crate) fn path_lost(&mut self, path: PathId) {
-        self.wanted.retain(|_, partly| partly.path != path);
+        self.partial.path_lost(path);
     }
 
     pub(crate) fn is_known(&self, number: u64) -> bool {
@@ -220,7 +206,7 @@ impl Casts {
     /// The node that asked for a cast does not want it any more.
     pub(crate) fn stop(&mut self, below: &mut Below<'_>, path: PathId, number: u64) {
         self.have(below, Some(number), |cast, below| {
-            if !below.catalog.is_from(path, cast.asked_by) {
+            if !below.catalog.is_from(path, cast.taker.node) {
                 below.turn.stats.strangers += 1;
                 return false;
             }

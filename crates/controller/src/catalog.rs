@@ -9,6 +9,7 @@ mod naming;
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
+use headwater_machine::Taker;
 use headwater_units::{BitRate, Bytes, NodeId, ObjectId, PathId, Time};
 use headwater_wire::{Holding, NodeInfo, Refusal, Spoiled};
 
@@ -65,8 +66,8 @@ pub(crate) struct Catalog {
     nodes: BTreeMap<NodeId, Node>,
     /// Nodes that have said who they are.
     paths: BTreeMap<PathId, NodeId>,
-    /// By path: the node whose key the peer has proved.
-    links: BTreeMap<PathId, NodeId>,
+    /// By path: the peer whose key was proved, and its network.
+    links: BTreeMap<PathId, Taker>,
     objects: BTreeMap<ObjectId, Object>,
     /// Objects without a holder: the first to make room.
     orphans: BTreeSet<ObjectId>,
@@ -156,12 +157,16 @@ impl Catalog {
             None => Refusal::NoSource,
         }
     }
-    /// Notes that the peer at the other end of this path has proved this key.
-    pub(crate) fn open_path(&mut self, path: PathId, node: NodeId) {
-        self.links.insert(path, node);
+    /// Whoever speaks by this path has proved this key, and speaks from this network.
+    pub(crate) fn open_path(&mut self, path: PathId, peer: Taker) {
+        self.links.insert(path, peer);
     }
     /// The node whose key the peer at this path has proved.
     pub(crate) fn peer_at(&self, path: PathId) -> Option<NodeId> {
+        self.links.get(&path).map(|peer| peer.node)
+    }
+    /// Whoever takes places of tables by what comes over this path.
+    pub(crate) fn taker_at(&self, path: PathId) -> Option<Taker> {
         self.links.get(&path).copied()
     }
     /// Whether what comes over a path is from this node.

@@ -1,6 +1,6 @@
 //! Commands to a controller, its events, and the records that survive a restart.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use headwater_units::{Bytes, FlowId, FlowKey, NodeId, ObjectId, PathId, TaskId};
 use headwater_wire::{Class, Delivery, Naming, NodeInfo, Outcome, SpreadRule, StandingCast};
@@ -15,6 +15,8 @@ pub enum ControllerCommand {
         path: PathId,
         /// The node that has this key.
         node: NodeId,
+        /// The network that it speaks from ([`headwater_wire::network_of`]), if the path has an address.
+        network: Option<IpAddr>,
     },
     /// The control connection behind this path is gone.
     PathLost {

@@ -157,11 +157,12 @@ pub struct ControllerConfig {
     pub cut_for: Duration,
     /// By which policy coflows are ordered that agents fetch: Aalo's, which needs no sizes.
     pub coflows: CoflowPolicy,
-    /// Maximum number of casts at the same time: 256.
+    /// Maximum number of casts at the same time: 256. One asker has a quarter at most, those of one network half.
     pub max_casts: usize,
     /// Maximum number of receivers of a cast: 16,384.
     pub max_receivers: usize,
-    /// Maximum number of running tasks: 32,768, two casts to as many as there may be. More are refused.
+    /// Maximum number of running tasks: 32,768, two casts to as many as there may be. More are refused. One receiver has a quarter at most,
+    /// those of one network half (docs/decisions/0044).
     pub max_tasks: usize,
     /// Maximum number of known nodes: 16,384. Absent ones make room.
     pub max_nodes: usize,

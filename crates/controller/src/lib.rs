@@ -46,7 +46,7 @@
 
 use std::collections::VecDeque;
 
-use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_machine::{Endpoint, Input, Output, Packet, Taker};
 use headwater_units::{NodeId, ObjectId, PathId, Time};
 use headwater_wire::{
     Body, Cast, Claim, ClaimRule, Control, Datagram, Naming, NodeInfo, Refusal, Request, Spoiled,
@@ -221,7 +221,7 @@ impl Controller {
                 let (casts, below) = &mut self.casts(now);
                 casts.stop(below, path, cast);
             }
-            ToController::StandingCast { number, cast, stands } => match catalog.peer_at(path) {
+            ToController::StandingCast { number, cast, stands } => match catalog.taker_at(path) {
                 Some(peer) => {
                     let changed = self.standing_casts.change(turn, peer, cast, stands);
                     turn.answer(
@@ -479,7 +479,9 @@ impl Controller {
                 let wanted = self.standing_casts.due(&mut desk.turn(now), catalog);
                 let nodes_may_come = recovery.awaits_nodes(now);
                 let (casts, below) = &mut self.casts(now);
-                wanted.into_iter().for_each(|(by, cast)| casts.supply(below, by, cast, nodes_may_come));
+                let supply = |(by, cast)| casts.supply(below, by, cast, nodes_may_come);
+                let waiting: Vec<NodeId> = wanted.into_iter().flat_map(supply).collect();
+                self.standing_casts.wait(&mut self.desk.turn(now), waiting);
             }
             Subject::Recovery => {
                 let asked = recovery.end();
@@ -504,8 +506,8 @@ impl Endpoint for Controller {
                 Control::Controller(control) => self.control(now, path, control),
                 Control::Node(_) | Control::Source(_) | Control::Receiver(_) => turn.stats.unexpected += 1,
             },
-            Input::Command(ControllerCommand::PathOpened { path, node }) => {
-                return catalog.open_path(path, node);
+            Input::Command(ControllerCommand::PathOpened { path, node, network }) => {
+                return catalog.open_path(path, Taker { node, network });
             }
             Input::Command(ControllerCommand::PathLost { path }) => {
                 self.coflows.lost(path);

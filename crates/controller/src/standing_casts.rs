@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use headwater_machine::{Shares, Taker};
 use headwater_units::{Duration, NodeId};
 use headwater_wire::{Cast, CastWish, Class, Refusal, StandingCast};
 
@@ -21,13 +22,14 @@ use crate::{ControllerEvent, StandingRecord};
 const SETTLE: Duration = Duration::from_secs(1);
 /// Interval between searches for an object that nobody holds.
 const AGAIN: Duration = Duration::from_secs(10);
-/// Maximum number of standing casts.
+/// Maximum number of standing casts. One owner has a quarter at most, those of one network half.
 const MOST: usize = 1024;
 
 /// All of them.
 #[derive(Default)]
 pub(crate) struct StandingCasts {
-    owners: BTreeMap<StandingCast, NodeId>,
+    owners: BTreeMap<StandingCast, Taker>,
+    shares: Shares,
     /// Nodes that have come and may lack something.
     come: BTreeSet<NodeId>,
 }
@@ -35,32 +37,41 @@ pub(crate) struct StandingCasts {
 impl StandingCasts {
     /// One that stood when the controller stopped.
     pub(crate) fn restore(&mut self, record: StandingRecord) {
-        self.owners.insert(record.cast, record.owner);
+        self.begin(record.cast, Taker::of_key(record.owner));
+    }
+
+    fn begin(&mut self, cast: StandingCast, owner: Taker) {
+        self.shares.take(&owner, 1);
+        if let Some(before) = self.owners.insert(cast, owner) {
+            self.shares.give_back(&before, 1);
+        }
     }
 
     /// Somebody wants one to begin, or to end. The same again changes nothing.
     ///
     /// # Errors
-    /// There are too many, or it is another's.
+    /// There are too many, of all or of this owner, or it is another's.
     pub(crate) fn change(
         &mut self,
         turn: &mut Turn<'_>,
-        by: NodeId,
+        by: Taker,
         cast: StandingCast,
         stands: bool,
     ) -> Result<(), Refusal> {
         match (self.owners.get(&cast), stands) {
             (Some(_), true) | (None, false) => Ok(()),
-            (Some(owner), false) if *owner != by => Err(Refusal::NotYours),
-            (Some(_), false) => {
+            (Some(owner), false) if owner.node != by.node => Err(Refusal::NotYours),
+            (Some(owner), false) => {
+                self.shares.give_back(owner, 1);
                 self.owners.remove(&cast);
                 turn.event(ControllerEvent::StandingEnded(Box::new(cast)));
                 Ok(())
             }
-            (None, true) if self.owners.len() >= MOST => Err(Refusal::Full),
+            (None, true) if !self.shares.has_room(&by, 1, MOST) => Err(Refusal::Full),
             (None, true) => {
-                self.owners.insert(cast.clone(), by);
-                turn.event(ControllerEvent::StandingBegun(Box::new(StandingRecord { cast, owner: by })));
+                self.begin(cast.clone(), by);
+                let record = StandingRecord { cast, owner: by.node };
+                turn.event(ControllerEvent::StandingBegun(Box::new(record)));
                 Ok(())
             }
         }
@@ -75,6 +86,14 @@ impl StandingCasts {
             turn.wake(Subject::Standing, Some(turn.now + SETTLE));
         }
         self.come.insert(node);
+    }
+
+    /// There was no room for a cast to these nodes: they are served later.
+    pub(crate) fn wait(&mut self, turn: &mut Turn<'_>, nodes: Vec<NodeId>) {
+        if !nodes.is_empty() {
+            self.come.extend(nodes);
+            turn.wake(Subject::Standing, Some(turn.now + AGAIN));
+        }
     }
 
     /// The casts that those who have come need now.
@@ -102,7 +121,7 @@ impl StandingCasts {
                 let cast = turn.draws.request();
                 let name = standing.name.clone();
                 casts.push((
-                    *owner,
+                    owner.node,
                     Cast { cast, name, to, first: 0, of, class: Class::Bulk, wish: CastWish::Best },
                 ));
             }

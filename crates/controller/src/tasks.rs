@@ -3,6 +3,7 @@
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
+use headwater_machine::{Shares, Taker};
 use headwater_units::{
     BitRate, BlockIndex, Bytes, Duration, FlowId, Geometry, NodeId, ObjectId, PathId, Symbols, TaskId, Theta,
     Time,
@@ -99,6 +100,8 @@ pub(crate) struct Task {
     pub(crate) flows: Vec<Flow>,
     /// The trees by which it comes, if it does; they are a cast's, and it has no flows of its own then.
     pub(crate) trees: Vec<FlowGrant>,
+    /// Whose place in the table of tasks it takes: its receiver's, until it ends.
+    pub(crate) taker: Taker,
     /// When it began, or was restored.
     pub(crate) begun: Time,
     /// Where the receiver spoke from last.
@@ -132,8 +135,14 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    /// New task of a request, without sources, symbols and id yet.
-    pub(crate) fn begun(now: Time, path: PathId, request: &Request, object: ObjectId, bytes: Bytes) -> Task {
+    /// What a request begins that came by this path from this peer, without sources, symbols and id yet.
+    pub(crate) fn begun(
+        now: Time,
+        (path, taker): (PathId, Taker),
+        request: &Request,
+        object: ObjectId,
+        bytes: Bytes,
+    ) -> Task {
         let facts = TaskRecord {
             task: TaskId(0),
             request: request.request,
@@ -151,7 +160,7 @@ impl Task {
             flows: Vec::new(),
             distrusted: Vec::new(),
         };
-        Task { path: Some(path), ..Task::new(now, facts) }
+        Task { path: Some(path), taker, ..Task::new(now, facts) }
     }
     /// A task that was running when the controller stopped, without its flows.
     pub(crate) fn restored(now: Time, mut record: TaskRecord) -> Task {
@@ -165,6 +174,7 @@ impl Task {
     }
     fn new(now: Time, facts: TaskRecord) -> Task {
         Task {
+            taker: Taker::of_key(facts.receiver),
             facts,
             flows: Vec::new(),
             trees: Vec::new(),
@@ -265,11 +275,16 @@ pub(crate) struct Tasks {
     by_flow: BTreeMap<FlowId, TaskId>,
     by_source: BTreeMap<NodeId, BTreeSet<FlowId>>,
     by_receiver: BTreeMap<NodeId, BTreeSet<TaskId>>,
+    shares: Shares,
 }
 
 impl Tasks {
     pub(crate) fn len(&self) -> usize {
         self.tasks.len()
+    }
+    /// Whether a task of this peer finds room among `most`.
+    pub(crate) fn has_room(&self, taker: &Taker, most: usize) -> bool {
+        self.shares.has_room(taker, 1, most)
     }
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Task> {
         self.tasks.values()
@@ -367,6 +382,7 @@ impl Tasks {
             self.apart.insert(id);
             self.apart_by_object.entry(object).or_default().insert(id);
         }
+        self.shares.take(&task.taker, 1);
         let before = self.tasks.insert(id, task);
         assert!(before.is_none(), "a task id is used once");
     }
@@ -374,6 +390,7 @@ impl Tasks {
     pub(crate) fn remove(&mut self, id: TaskId) -> Option<Task> {
         let task = self.tasks.remove(&id)?;
         assert!(task.flows.is_empty(), "flows end before their task");
+        self.shares.give_back(&task.taker, 1);
         let TaskRecord { receiver, request, object, .. } = task.facts;
         self.requests.remove(&(receiver, request));
         self.apart.remove(&id);

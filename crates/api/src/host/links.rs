@@ -6,7 +6,7 @@ use std::time::Duration;
 use headwater_control::{Backoff, Expect, GOING_AWAY, Link};
 use headwater_node as node;
 use headwater_units::{self as units, NodeId, PathId};
-use headwater_wire::{Control, ToController};
+use headwater_wire::{Control, ToController, network_of};
 use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
 
@@ -201,7 +201,8 @@ impl Host {
         }
         if let Some(controller) = &self.inner.controller {
             self.state().hashes.referrals.allow(peer.link.peer());
-            controller.attach(path, peer.link.peer(), peer.out.clone());
+            let network = network_of(link.remote_addr().ip());
+            controller.attach(path, peer.link.peer(), Some(network), peer.out.clone());
         }
         self.state().peers.insert(path, peer);
         (link, commands)

@@ -49,7 +49,7 @@ impl Host {
     pub(super) fn attach_local(&self) {
         let Some(controller) = &self.inner.controller else { return };
         let (out, mut commands) = Outbox::here();
-        controller.attach(LOCAL, self.id(), out);
+        controller.attach(LOCAL, self.id(), None, out);
         if self.inner.node.is_none() {
             return;
         }

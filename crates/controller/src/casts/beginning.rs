@@ -3,6 +3,7 @@
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
+use headwater_machine::Taker;
 use headwater_units::{Bytes, NodeId, PathId};
 use headwater_wire::{
     Cast as Wanted, CastWish, MAX_FLOWS, MemberStanding, Refusal, Urgency, WhyUnicast, WhyUnscheduled,
@@ -21,7 +22,7 @@ impl Casts {
     pub(super) fn begin(
         &self,
         below: &mut Below<'_>,
-        (asker, asked_by): (Option<PathId>, NodeId),
+        (asker, taker): (Option<PathId>, Taker),
         (wanted, urgency): (Wanted, Option<Urgency>),
         nodes_may_come: bool,
     ) -> Result<Cast, Refusal> {
@@ -38,14 +39,14 @@ impl Casts {
         if wanted.wish == CastWish::Rates && !computes_rates {
             return Err(Refusal::Unscheduled(WhyUnscheduled::NotStated));
         }
-        if self.casts.len() >= config.max_casts {
+        if !self.shares.has_room(&taker, 1, config.max_casts) {
             return Err(Refusal::Full);
         }
         let receivers = receivers(catalog, config, source, wanted.to)?;
         let mut cast = Cast {
             number: wanted.cast,
             asker,
-            asked_by,
+            taker,
             name: wanted.name,
             object,
             bytes,

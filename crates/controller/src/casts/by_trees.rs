@@ -110,7 +110,7 @@ impl Cast {
         request.name.clone_from(&self.name);
         let (object, bytes, symbol_size) = (self.object, self.bytes, self.symbol_size);
         let given = TreesGiven { id, object, bytes, symbol_size, trees };
-        if below.deliveries.answer_by_trees(&mut below.turn, path, &request, given) {
+        if below.deliveries.answer_by_trees(&mut below.turn, below.catalog, path, &request, given) {
             self.members.change(node, |member| {
                 (member.task, member.standing, member.served) =
                     (Some(id), MemberStanding::Receiving, Served::ByTrees);

@@ -3,6 +3,7 @@
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
+use headwater_machine::Taker;
 use headwater_units::{Bytes, FlowId, NodeId, ObjectId, PathId, Symbols, Time};
 use headwater_wire::{
     CastRoute, CastWish, Class, Delivery, FlowSecret, GroupInvitation, Invitation, MemberStanding,
@@ -18,8 +19,8 @@ pub(crate) struct Cast {
     pub(crate) number: u64,
     /// Path to the asker, which is told how the cast goes; none of a standing cast.
     pub(super) asker: Option<PathId>,
-    /// Key of the asker: nobody else may stop the cast, or hear of it.
-    pub(super) asked_by: NodeId,
+    /// The asker, whose place in the table of casts it takes: by another key nobody may stop the cast, or hear of it.
+    pub(super) taker: Taker,
     pub(crate) name: String,
     pub(crate) object: ObjectId,
     pub(crate) bytes: Bytes,

@@ -1,5 +1,6 @@
 //! Messages of receivers (PPUSH §III-A): requests, feedback, distrust, and the end of a task.
 
+use headwater_machine::Taker;
 use headwater_units::{
     BlockIndex, Bytes, Duration, FlowId, Geometry, NodeId, ObjectId, PathId, Symbols, TaskId,
 };
@@ -78,7 +79,8 @@ impl Deliveries {
         let unresolved = || catalog.why_unresolved(&request.name);
         let object = catalog.resolve(&request.name).ok_or_else(unresolved)?;
         let bytes = catalog.object(object).ok_or(Refusal::UnknownObject)?.bytes;
-        let mut task = Task::begun(turn.now, path, request, object, bytes);
+        let taker = catalog.taker_at(path).unwrap_or(Taker::of_key(request.receiver));
+        let mut task = Task::begun(turn.now, (path, taker), request, object, bytes);
         task.facts.max_sources = config.sources_for(request.max_sources);
         task.facts.residue_classes = config.classes_for(request.spread, task.facts.max_sources);
         task.passes_on =
@@ -99,7 +101,7 @@ impl Deliveries {
         if sources.is_empty() {
             return Err(catalog.no_source_of(object));
         }
-        if self.tasks.len() >= config.max_tasks {
+        if !self.tasks.has_room(&taker, config.max_tasks) {
             return Err(Refusal::Full);
         }
         let rooms = sources.iter().filter_map(|node| catalog.node(*node)).map(|node| node.info.room);
@@ -145,22 +147,24 @@ impl Deliveries {
         Ok(id)
     }
 
-    /// Answers a request with a task that comes by a cast's trees. False if there are too many tasks.
+    /// Answers a request with a task that comes by a cast's trees. False if there are too many tasks, of all or of this receiver.
     pub(crate) fn answer_by_trees(
         &mut self,
         turn: &mut Turn<'_>,
+        catalog: &Catalog,
         path: PathId,
         request: &Request,
         given: TreesGiven,
     ) -> bool {
         let TreesGiven { id, object, bytes, symbol_size, trees } = given;
-        if self.tasks.len() >= turn.config.max_tasks {
+        let taker = catalog.taker_at(path).unwrap_or(Taker::of_key(request.receiver));
+        if !self.tasks.has_room(&taker, turn.config.max_tasks) {
             turn.stats.requests_refused += 1;
             turn.answer(path, ToReceiver::Refused { request: request.request, reason: Refusal::Full });
             return false;
         }
         // Nobody else brings a part of it: it has no classes and no sources.
-        let mut task = Task::begun(turn.now, path, request, object, bytes);
+        let mut task = Task::begun(turn.now, (path, taker), request, object, bytes);
         (task.facts.task, task.facts.symbol_size, task.trees) = (id, symbol_size, trees);
         task.facts.delivery = turn.config.delivery_by_trees();
         task.feedback_every = turn.config.feedback_every;

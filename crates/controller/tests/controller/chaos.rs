@@ -123,7 +123,7 @@ impl World {
     fn deliver(&mut self, to_controller: bool, path: PathId, control: Control) {
         if to_controller {
             let node = node(path.0 as u8);
-            self.tell(Input::Command(ControllerCommand::PathOpened { path, node }));
+            self.tell(Input::Command(ControllerCommand::PathOpened { path, node, network: None }));
             return self.tell(Input::Packet(Packet::control(path, control)));
         }
         let n = path.0 as u8;

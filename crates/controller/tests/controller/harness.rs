@@ -127,7 +127,17 @@ impl Bench {
     /// Opens a path by the key of node `n`, if it is not open.
     pub(crate) fn open_as(&mut self, path: PathId, n: u8) {
         if self.opened.insert(path) {
-            self.command(ControllerCommand::PathOpened { path, node: node(n) });
+            self.command(ControllerCommand::PathOpened { path, node: node(n), network: None });
+        }
+    }
+
+    /// Opens the paths of these nodes, which speak from a network.
+    pub(crate) fn open_from(&mut self, network: [u8; 4], nodes: impl IntoIterator<Item = u8>) {
+        for n in nodes {
+            self.opened.insert(path(n));
+            let opened =
+                ControllerCommand::PathOpened { path: path(n), node: node(n), network: Some(network.into()) };
+            self.command(opened);
         }
     }
 

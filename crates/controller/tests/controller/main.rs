@@ -10,6 +10,7 @@ mod names;
 mod overlays;
 mod rates;
 mod registry;
+mod shares;
 mod standing_casts;
 mod starts;
 mod swarm_detection;

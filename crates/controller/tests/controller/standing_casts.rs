@@ -128,7 +128,9 @@ fn a_standing_cast_outlasts_the_controller_and_ends_by_its_owner() {
 #[test]
 fn there_are_only_so_many() {
     let mut bench = Bench::new();
-    let refused =
-        (0..2000).filter(|n| bench.standing(ASKER, to_zone(&n.to_string()), true) == Err(Refusal::Full));
-    assert_eq!(refused.count(), 2000 - 1024);
+    let by = |n: u32| PathId(ASKER.0 + n % 5);
+    let refused = (0..2000_u32)
+        .filter(|n| bench.standing(by(*n), to_zone(&n.to_string()), true) == Err(Refusal::Full))
+        .count();
+    assert_eq!(refused, 2000 - 1024);
 }

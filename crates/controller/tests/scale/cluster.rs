@@ -170,7 +170,8 @@ impl Cluster {
 
     fn open(&mut self, number: u32) {
         let (path, node) = (PathId(number), node(number));
-        self.controller.handle(self.now, Input::Command(ControllerCommand::PathOpened { path, node }));
+        self.controller
+            .handle(self.now, Input::Command(ControllerCommand::PathOpened { path, node, network: None }));
     }
 
     fn say(&mut self, number: u32, word: impl Into<Control>) {

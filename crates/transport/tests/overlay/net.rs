@@ -147,7 +147,8 @@ impl Net {
         if !to.is_empty() {
             let (name, class, wish) = ("object".into(), Class::Bulk, CastWish::Best);
             let cast = Cast { cast: 1, name, to, first: 0, of: 0, class, wish };
-            let opened = ControllerCommand::PathOpened { path: ASKER, node: NodeId([255; 32]) };
+            let opened =
+                ControllerCommand::PathOpened { path: ASKER, node: NodeId([255; 32]), network: None };
             net.tell(PLANS, Role::Controller(opened));
             net.hear(PLANS, Packet::control(ASKER, ToController::Cast(cast)));
         }
@@ -257,7 +258,7 @@ impl Net {
 
     fn tell_controller(&mut self, host: usize, packet: Packet) {
         let path = control_path(host);
-        let opened = ControllerCommand::PathOpened { path, node: node(host) };
+        let opened = ControllerCommand::PathOpened { path, node: node(host), network: None };
         self.tell(PLANS, Role::Controller(opened));
         self.hear(PLANS, Packet { path, ..packet });
     }

@@ -437,7 +437,8 @@ impl Simulation for World {
         };
         match to {
             CONTROLLER => {
-                let opened = ControllerCommand::PathOpened { path: packet.path, node: node(from) };
+                let opened =
+                    ControllerCommand::PathOpened { path: packet.path, node: node(from), network: None };
                 self.tell(CONTROLLER, Role::Controller(opened));
             }
             RECEIVER => self.reception.hands_in(&packet),

@@ -14,7 +14,8 @@ impl World {
         if !self.asking {
             return;
         }
-        let opened = ControllerCommand::PathOpened { path: PathId(ASKER), node: node_of(ASKER) };
+        let opened =
+            ControllerCommand::PathOpened { path: PathId(ASKER), node: node_of(ASKER), network: None };
         self.controller.handle(self.now, Input::Command(opened));
         let cast = Cast {
             cast: CAST,

@@ -76,7 +76,11 @@ impl World {
     pub(super) fn link(&mut self, host: u32) {
         let it = &mut self.hosts[host as usize];
         (it.linked, it.links) = (true, it.links + 1);
-        self.command_controller(ControllerCommand::PathOpened { path: PathId(host), node: node_of(host) });
+        self.command_controller(ControllerCommand::PathOpened {
+            path: PathId(host),
+            node: node_of(host),
+            network: None,
+        });
         self.with(host, |host, _, out| host.introduce(out));
         self.drive(host);
     }

@@ -213,7 +213,8 @@ impl World {
     /// The controller learns whose an endpoint is, as from the key of a connection.
     fn open_path(&mut self, endpoint: u32, host: u32) {
         if let Some(controller) = self.controller {
-            let opened = ControllerCommand::PathOpened { path: PathId(endpoint), node: node(host) };
+            let opened =
+                ControllerCommand::PathOpened { path: PathId(endpoint), node: node(host), network: None };
             self.tell(controller, Command::Controller(opened));
         }
     }

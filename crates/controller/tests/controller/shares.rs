@@ -1,0 +1,119 @@
+//! No peer fills a table alone, and no network: whoever comes beside one that takes all it can finds room.
+
+use headwater_controller::ControllerConfig;
+use headwater_units::Duration;
+use headwater_wire::{
+    Cast, CastWish, Class, Control, Refusal, StandingCast, ToController, ToNode, ToReceiver,
+};
+
+use crate::harness::{Bench, ms, node, request};
+
+/// The network of nodes 100 to 109, which take all they can.
+const FLOOD: [u8; 4] = [192, 0, 2, 7];
+
+fn flooded(config: ControllerConfig) -> Bench {
+    let mut bench = Bench::with(config).holders([1]);
+    bench.open_from(FLOOD, 100..110);
+    bench
+}
+
+/// What node `n` is refused, if it is.
+fn refusals(bench: &mut Bench, n: u8) -> Vec<Refusal> {
+    let refusal = |control| match control {
+        Control::Receiver(ToReceiver::Refused { reason, .. })
+        | Control::Node(ToNode::CastRefused { reason, .. }) => Some(reason),
+        _ => None,
+    };
+    bench.heard(n).into_iter().filter_map(refusal).collect()
+}
+
+fn cast(number: u64, to: Vec<u8>, first: u32, of: u32) -> ToController {
+    ToController::Cast(Cast {
+        cast: number,
+        name: "object-1".to_owned(),
+        to: to.into_iter().map(node).collect(),
+        first,
+        of,
+        class: Class::Bulk,
+        wish: CastWish::Unicast,
+    })
+}
+
+#[test]
+fn tasks_of_one_network_leave_room_for_those_of_others() {
+    let mut bench = flooded(ControllerConfig { max_tasks: 64, ..ControllerConfig::default() });
+    for n in 100..110 {
+        for number in 0..64 {
+            bench.say(n, ToController::Request(request(n, number, "object-1")));
+        }
+    }
+    let of = |bench: &Bench, n: u8| bench.view().tasks.iter().filter(|it| it.receiver == node(n)).count();
+    assert_eq!((of(&bench, 100), of(&bench, 101), of(&bench, 102)), (16, 16, 0));
+    assert!(refusals(&mut bench, 100).iter().all(|reason| *reason == Refusal::Full));
+    for n in 10..42 {
+        bench.say(n, ToController::Request(request(n, 1, "object-1")));
+        assert_eq!(of(&bench, n), 1);
+    }
+    // What ends makes room.
+    let over = bench.view().tasks.iter().find(|it| it.receiver == node(100)).unwrap().task;
+    bench.say(100, ToController::Fin { task: over, outcome: headwater_wire::Outcome::Cancelled });
+    bench.say(109, ToController::Request(request(109, 99, "object-1")));
+    assert_eq!(of(&bench, 109), 1);
+}
+
+#[test]
+fn casts_of_one_network_leave_room_for_those_of_others() {
+    let mut bench = flooded(ControllerConfig { max_casts: 16, ..ControllerConfig::default() });
+    bench.join(2);
+    bench.say(2, ToController::Keeps);
+    for number in 0..40 {
+        bench.say(100 + (number % 10) as u8, cast(number, vec![2], 0, 1));
+    }
+    assert_eq!(bench.view().casts.len(), 8);
+    assert!((100..110).any(|n| refusals(&mut bench, n).contains(&Refusal::Full)));
+    bench.say(3, cast(50, vec![2], 0, 1));
+    assert_eq!((bench.view().casts.len(), refusals(&mut bench, 3)), (9, vec![]));
+    bench.say(100, ToController::StopCast { cast: 0 });
+    bench.pass(ms(1000));
+    bench.say(109, cast(51, vec![2], 0, 1));
+    assert!(bench.view().casts.iter().any(|it| it.cast == 51));
+}
+
+#[test]
+fn casts_whose_receivers_are_never_all_named_leave_room_and_are_forgotten() {
+    let config = ControllerConfig { max_casts: 16, max_receivers: 64, ..ControllerConfig::default() };
+    let mut bench = flooded(config);
+    bench.join(2);
+    bench.say(2, ToController::Keeps);
+    for number in 0..8 {
+        bench.say(100, cast(number, vec![2; 60], 0, 64));
+    }
+    assert_eq!(refusals(&mut bench, 100), [const { Refusal::Full }; 4], "four of sixteen");
+    bench.say(101, cast(20, vec![2; 63], 0, 64));
+    bench.say(101, cast(20, vec![2; 1], 63, 64));
+    assert_eq!(bench.view().casts.len(), 1, "one of the same network");
+    // Names without end are no more than those of four full casts.
+    for number in 30..34 {
+        bench.say(3, cast(number, vec![2; 63], 0, 64));
+        bench.say(3, cast(number, vec![2; 63], 63, 64));
+    }
+    bench.heard(3);
+    bench.pass(Duration::from_secs(11));
+    bench.say(100, cast(9, vec![2; 60], 0, 64));
+    assert_eq!(refusals(&mut bench, 100), [], "what was not named in time is forgotten");
+}
+
+#[test]
+fn standing_casts_of_one_network_leave_room_for_those_of_others() {
+    let mut bench = flooded(ControllerConfig::default());
+    let mut ask = |n: u8, number: u64| {
+        let labels = [("zone".to_owned(), number.to_string())].into();
+        let cast = StandingCast { name: "object-1".to_owned(), labels };
+        bench.say(n, ToController::StandingCast { number, cast, stands: true });
+        refusals(&mut bench, n).is_empty()
+    };
+    let granted = (0..1024).filter(|number| ask(100, *number)).count();
+    let by_others = (1024..4096).filter(|number| ask(101 + (number % 9) as u8, *number)).count();
+    assert_eq!((granted, by_others), (256, 256));
+    assert!(ask(3, 5000));
+}
