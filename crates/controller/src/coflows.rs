@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use headwater_machine::{Shares, Taker};
 use headwater_policy::coflow::{
     AaloOrder, Port, PortCoflow, PortDemand, PortFlow, PortPlan, Ports, Queues, Sincronia, Varys,
 };
@@ -23,7 +24,7 @@ const FRESH: Duration = Duration::from_secs(3);
 const REMEMBERED: Duration = Duration::from_secs(60);
 /// Plans are at least so far apart, unless a coflow is new.
 const PLAN_EVERY: Duration = Duration::from_millis(100);
-/// Agents whose reports are kept at most, and coflows that are remembered.
+/// Agents whose reports are kept at most, and coflows that are remembered: of one agent a quarter, of those of one network half.
 const MOST_AGENTS: usize = 16_384;
 const MOST_COFLOWS: usize = 65_536;
 /// All hosts count as equal: an order does not depend on how fast they are.
@@ -38,6 +39,8 @@ struct Report {
 #[derive(Debug)]
 struct Known {
     task: TaskId,
+    /// The first that spoke of it.
+    taker: Taker,
     arrival: Time,
     heard_at: Time,
     /// The most that all its hosts together have said to have: one that is done there speaks of it no more.
@@ -66,6 +69,7 @@ pub struct CoflowView {
 pub(super) struct Coflows {
     reports: BTreeMap<PathId, Report>,
     known: BTreeMap<CoflowName, Known>,
+    shares: Shares,
     next: u64,
     planned_at: Option<Time>,
     ranks: BTreeMap<CoflowName, Rank>,
@@ -73,27 +77,41 @@ pub(super) struct Coflows {
 
 impl Coflows {
     /// An agent has spoken; it is told the ranks of its coflows.
-    pub(super) fn report(&mut self, turn: &mut Turn<'_>, path: PathId, totals: CoflowTotals) {
+    pub(super) fn report(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (path, taker): (PathId, Taker),
+        totals: CoflowTotals,
+    ) {
         let now = turn.now;
         self.reports.retain(|_, report| now < report.at + FRESH);
-        self.known.retain(|_, known| now < known.heard_at + REMEMBERED);
+        let shares = &mut self.shares;
+        self.known.retain(|_, known| {
+            let stays = now < known.heard_at + REMEMBERED;
+            if !stays {
+                shares.give_back(&known.taker, 1);
+            }
+            stays
+        });
         if self.reports.len() >= MOST_AGENTS && !self.reports.contains_key(&path) {
             return;
         }
         for coflow in &totals.coflows {
             if let Some(known) = self.known.get_mut(&coflow.name) {
                 known.heard_at = now;
-            } else if self.known.len() < MOST_COFLOWS {
+            } else if self.shares.has_room(&taker, 1, MOST_COFLOWS) {
+                self.shares.take(&taker, 1);
                 self.next += 1;
                 let task = TaskId(self.next);
-                let known = Known { task, arrival: now, heard_at: now, sent: Bytes::ZERO };
+                let known = Known { task, taker, arrival: now, heard_at: now, sent: Bytes::ZERO };
                 self.known.insert(coflow.name.clone(), known);
             }
         }
         let names: Vec<CoflowName> = totals.coflows.iter().map(|it| it.name.clone()).collect();
         self.reports.insert(path, Report { at: now, totals });
         let is_late = self.planned_at.is_none_or(|at| now >= at + PLAN_EVERY);
-        if is_late || names.iter().any(|name| !self.ranks.contains_key(name)) {
+        let is_new = |name: &CoflowName| self.known.contains_key(name) && !self.ranks.contains_key(name);
+        if is_late || names.iter().any(is_new) {
             self.plan(now, turn.config.coflows);
         }
         let rank = |name: CoflowName| Some(CoflowRank { rank: *self.ranks.get(&name)?, name });

@@ -234,8 +234,8 @@ impl Controller {
                 }
                 None => turn.stats.strangers += 1,
             },
-            ToController::Coflows(totals) => match catalog.peer_at(path) {
-                Some(_) => self.coflows.report(turn, path, totals),
+            ToController::Coflows(totals) => match catalog.taker_at(path) {
+                Some(taker) => self.coflows.report(turn, (path, taker), totals),
                 None => turn.stats.strangers += 1,
             },
             ToController::Claim(claim) => match catalog.node_at(path) {

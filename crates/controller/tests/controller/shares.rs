@@ -1,9 +1,10 @@
 //! No peer fills a table alone, and no network: whoever comes beside one that takes all it can finds room.
 
 use headwater_controller::ControllerConfig;
-use headwater_units::Duration;
+use headwater_units::{Bytes, Duration};
 use headwater_wire::{
-    Cast, CastWish, Class, Control, Refusal, StandingCast, ToController, ToNode, ToReceiver,
+    Cast, CastWish, Class, CoflowName, CoflowTotal, CoflowTotals, Control, MAX_COFLOWS, Refusal,
+    StandingCast, ToController, ToNode, ToReceiver,
 };
 
 use crate::harness::{Bench, ms, node, request};
@@ -116,4 +117,25 @@ fn standing_casts_of_one_network_leave_room_for_those_of_others() {
     let by_others = (1024..4096).filter(|number| ask(101 + (number % 9) as u8, *number)).count();
     assert_eq!((granted, by_others), (256, 256));
     assert!(ask(3, 5000));
+}
+
+#[test]
+fn coflows_of_one_network_leave_room_for_those_of_others() {
+    let mut bench = flooded(ControllerConfig::default());
+    let mut ranked = |n: u8, from: usize| {
+        let name = |number: usize| CoflowName { application: "job".to_owned(), number: number as u64 };
+        let coflow = |number| CoflowTotal { name: name(number), here: Bytes::ZERO, pairs: Vec::new() };
+        let coflows = (from..from + MAX_COFLOWS).map(coflow).collect();
+        bench.say(n, ToController::Coflows(CoflowTotals { host: format!("host-{n}"), coflows }));
+        match bench.heard(n).pop() {
+            Some(Control::Node(ToNode::CoflowRanks(ranks))) => ranks.len(),
+            other => panic!("no answer: {other:?}"),
+        }
+    };
+    // A quarter of 65,536 for each of two agents; none for the third.
+    let reports = 65_536 / 4 / MAX_COFLOWS;
+    let first: usize = (0..=reports).map(|n| ranked(100, n * MAX_COFLOWS)).sum();
+    let second: usize = (0..=reports).map(|n| ranked(101, (1000 + n) * MAX_COFLOWS)).sum();
+    assert_eq!((first, second, ranked(102, 2000 * MAX_COFLOWS)), (16_384, 16_384, 0));
+    assert_eq!(ranked(3, 3000 * MAX_COFLOWS), MAX_COFLOWS);
 }
