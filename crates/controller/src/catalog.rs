@@ -9,7 +9,7 @@ mod naming;
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
-use headwater_machine::Taker;
+use headwater_machine::{Shares, Taker};
 use headwater_units::{BitRate, Bytes, NodeId, ObjectId, PathId, Time};
 use headwater_wire::{Holding, NodeInfo, Refusal, Spoiled};
 
@@ -21,6 +21,10 @@ const SHORTEST_BEGINNING: usize = 8;
 
 /// Names of one object of one node, at most; more are not needed by anybody.
 const NAMES_PER_HOLDING: usize = 16;
+
+/// What is remembered of a node's objects counts in bytes: this much for each object, and for each of its names beside its own length.
+const HOLDING_BYTES: usize = 128;
+const NAME_BYTES: usize = 64;
 
 /// One node.
 pub(crate) struct Node {
@@ -38,6 +42,8 @@ pub(crate) struct Node {
     holds: BTreeMap<ObjectId, BTreeSet<String>>,
     /// Objects that it held before it restarted, until it names them again.
     formerly: BTreeMap<ObjectId, BTreeSet<String>>,
+    /// Whose share of the catalog it takes: its own, by the path that it came by last.
+    taker: Taker,
 }
 
 /// One object that somebody holds or held.
@@ -49,6 +55,19 @@ pub(crate) struct Object {
     pub(crate) names: BTreeSet<String>,
     /// The node whose copy was the last to turn out spoiled, and how, until somebody holds the object again.
     pub(crate) spoiled: Option<(NodeId, Spoiled)>,
+    /// The holder whose place in the table of objects it takes, while there is one.
+    taker: Taker,
+}
+
+/// What became of a message that a node holds an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recorded {
+    /// Nothing: there is no room, or another holder states another size.
+    No,
+    /// It is recorded, but its name is not: there is no room for that.
+    WithoutName,
+    /// It is recorded.
+    Yes,
 }
 
 /// Changes that a node's introduction made.
@@ -76,6 +95,10 @@ pub(crate) struct Catalog {
     racks: BTreeMap<String, BTreeMap<BitRate, usize>>,
     /// Names that had to make room.
     forgotten_names: Vec<String>,
+    /// Objects that somebody holds, by one of the holders.
+    held: Shares,
+    /// Bytes of what is remembered of each node's objects ([`HOLDING_BYTES`], [`NAME_BYTES`]).
+    said: Shares,
 }
 
 impl Catalog {
@@ -197,6 +220,7 @@ impl Catalog {
         busy: impl Fn(NodeId) -> bool,
     ) -> Option<Greeting> {
         let id = info.node;
+        let taker = self.taker_at(path).unwrap_or(Taker::of_key(id));
         if !self.nodes.contains_key(&id) && self.nodes.len() >= config.max_nodes {
             let idle = self.nodes.values().filter(|n| n.path.is_none() && !busy(n.info.node));
             let oldest = idle.min_by_key(|n| (n.seen, n.info.node)).map(|n| n.info.node)?;
@@ -225,6 +249,7 @@ impl Catalog {
                         seen: now,
                         holds,
                         formerly,
+                        taker,
                     },
                 );
             }
@@ -235,6 +260,10 @@ impl Catalog {
                     self.paths.remove(&old);
                 }
                 node.seen = now;
+                let said = self.said.of(id);
+                self.said.give_back(&node.taker, said);
+                self.said.take(&taker, said);
+                node.taker = taker;
                 let restarted = node.info.incarnation != info.incarnation;
                 node.info = info;
                 if restarted {
@@ -276,58 +305,63 @@ impl Catalog {
         Some(id)
     }
 
-    /// A known node holds an object. Whether that is recorded.
-    pub(crate) fn hold(&mut self, id: NodeId, holding: Holding, config: &ControllerConfig) -> bool {
+    /// A known node holds an object.
+    pub(crate) fn hold(&mut self, id: NodeId, holding: Holding, config: &ControllerConfig) -> Recorded {
         let Holding { object, bytes, name } = holding;
-        if !self.make_room_for(object, config) {
-            return false;
-        }
-        let Some(node) = self.nodes.get_mut(&id) else { return false };
-        if !node.holds.contains_key(&object) {
-            while node.holds.len() + node.formerly.len() >= config.max_objects_per_node
-                && !node.formerly.contains_key(&object)
-            {
-                if node.formerly.pop_first().is_none() {
-                    return false;
-                }
-            }
+        let Some(node) = self.nodes.get(&id) else { return Recorded::No };
+        let (taker, is_new) =
+            (node.taker, !node.holds.contains_key(&object) && !node.formerly.contains_key(&object));
+        if !self.make_room_for(object, &taker, config) || is_new && !self.make_room_of(id, config) {
+            return Recorded::No;
         }
         let known = self.objects.entry(object).or_insert_with(|| Object {
             bytes,
             holders: BTreeSet::new(),
             names: BTreeSet::new(),
             spoiled: None,
+            taker,
         });
         if known.bytes != bytes {
             // The id is the hash of the bytes, so two sizes cannot both be right. The first holder is believed as long
             // as it holds.
             if known.holders.iter().any(|holder| *holder != id) {
-                return false;
+                return Recorded::No;
             }
             known.bytes = bytes;
+        }
+        if known.holders.is_empty() {
+            known.taker = taker;
+            self.held.take(&taker, 1);
         }
         known.holders.insert(id);
         known.spoiled = None;
         if self.orphans.remove(&object) {
             self.names.held(known.names.iter());
         }
-        let formerly = node.formerly.remove(&object);
-        node.holds.entry(object).or_insert_with(|| formerly.unwrap_or_default());
-        if let Some(name) = name {
-            self.suppose(id, object, name, config);
+        if is_new {
+            self.said.take(&taker, HOLDING_BYTES);
         }
-        true
+        if let Some(node) = self.nodes.get_mut(&id) {
+            let formerly = node.formerly.remove(&object);
+            node.holds.entry(object).or_insert_with(|| formerly.unwrap_or_default());
+        }
+        match name.is_none_or(|name| self.suppose(id, object, name, config)) {
+            true => Recorded::Yes,
+            false => Recorded::WithoutName,
+        }
     }
 
     /// A node no longer holds an object. Whether it did.
     pub(crate) fn unhold(&mut self, id: NodeId, object: ObjectId) -> bool {
         let Some(node) = self.nodes.get_mut(&id) else { return false };
-        node.formerly.remove(&object);
-        let held = node.holds.remove(&object).is_some();
-        if held {
+        let (formerly, holds) = (node.formerly.remove(&object), node.holds.remove(&object));
+        for names in formerly.iter().chain(&holds) {
+            self.said.give_back(&node.taker, bytes_of(names));
+        }
+        if holds.is_some() {
             self.orphan(object, id);
         }
-        held
+        holds.is_some()
     }
 
     /// A node's copy of an object is not the object. Whether it held one.
@@ -339,11 +373,39 @@ impl Catalog {
         held
     }
 
-    fn make_room_for(&mut self, object: ObjectId, config: &ControllerConfig) -> bool {
-        if self.objects.contains_key(&object) || self.objects.len() < config.max_objects {
+    /// Makes room for an object that a peer holds, if need be at the cost of one that nobody holds. What somebody holds has its place.
+    fn make_room_for(&mut self, object: ObjectId, taker: &Taker, config: &ControllerConfig) -> bool {
+        let known = self.objects.get(&object);
+        if known.is_some_and(|known| !known.holders.is_empty()) {
             return true;
         }
-        self.orphans.pop_first().is_some_and(|orphan| self.objects.remove(&orphan).is_some())
+        if !self.held.has_room(taker, 1, config.max_objects) {
+            return false;
+        }
+        known.is_some()
+            || self.objects.len() < config.max_objects
+            || self.orphans.pop_first().is_some_and(|orphan| self.objects.remove(&orphan).is_some())
+    }
+
+    /// Makes room for another object of a node, if need be at the cost of what it held before it restarted.
+    fn make_room_of(&mut self, id: NodeId, config: &ControllerConfig) -> bool {
+        loop {
+            let has_room = self.has_room_of(id, HOLDING_BYTES, config);
+            let Some(node) = self.nodes.get_mut(&id) else { return false };
+            if has_room && node.holds.len() + node.formerly.len() < config.max_objects_per_node {
+                return true;
+            }
+            let Some((_, names)) = node.formerly.pop_first() else { return false };
+            self.said.give_back(&node.taker, bytes_of(&names));
+        }
+    }
+
+    /// Whether so many bytes more may be remembered of a node's objects.
+    fn has_room_of(&self, id: NodeId, bytes: usize, config: &ControllerConfig) -> bool {
+        let (most, of_node) =
+            (config.max_said_bytes.get() as usize, config.max_said_bytes_of_node.get() as usize);
+        self.said.of(id) + bytes <= of_node
+            && self.nodes.get(&id).is_some_and(|node| self.said.has_room(&node.taker, bytes, most))
     }
 
     /// A node that is away is not expected back. Objects that nobody else holds go with it, and so do their names, but for those that
@@ -376,7 +438,10 @@ impl Catalog {
 
     fn forget(&mut self, id: NodeId) {
         let node = self.nodes.remove(&id);
-        node.iter().for_each(|node| self.count_rack(&node.info, false));
+        node.iter().for_each(|node| {
+            self.count_rack(&node.info, false);
+            self.said.give_back(&node.taker, self.said.of(id));
+        });
         for object in node.iter().flat_map(|node| node.holds.keys()) {
             self.orphan(*object, id);
         }
@@ -385,10 +450,27 @@ impl Catalog {
     /// A node holds an object no longer, which may have been the last that did.
     fn orphan(&mut self, object: ObjectId, node: NodeId) {
         let Some(known) = self.objects.get_mut(&object) else { return };
-        known.holders.remove(&node);
-        if known.holders.is_empty() {
-            self.orphans.insert(object);
-            self.names.unheld(known.names.iter());
+        if !known.holders.remove(&node) {
+            return;
+        }
+        let heir = known.holders.first().and_then(|holder| self.nodes.get(holder)).map(|node| node.taker);
+        match heir {
+            None => {
+                self.held.give_back(&known.taker, 1);
+                self.orphans.insert(object);
+                self.names.unheld(known.names.iter());
+            }
+            Some(heir) if known.taker.node == node => {
+                self.held.give_back(&known.taker, 1);
+                self.held.take(&heir, 1);
+                known.taker = heir;
+            }
+            Some(_) => {}
         }
     }
+}
+
+/// What is remembered of an object of a node that has these names.
+fn bytes_of(names: &BTreeSet<String>) -> usize {
+    HOLDING_BYTES + names.iter().map(|name| NAME_BYTES + name.len()).sum::<usize>()
 }

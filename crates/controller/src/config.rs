@@ -168,8 +168,14 @@ pub struct ControllerConfig {
     pub max_nodes: usize,
     /// Maximum number of objects remembered per node: 65,536.
     pub max_objects_per_node: usize,
-    /// Maximum number of known objects: 262,144. Those without a holder make room.
+    /// Maximum number of known objects: 262,144. Those without a holder make room. Of those with one, a node has a quarter at most, the
+    /// nodes of one network half.
     pub max_objects: usize,
+    /// Maximum bytes of what nodes say that they hold, by which names: 1 GiB, as much as 16,384 nodes with 300 named objects each. The nodes of
+    /// one network have half at most.
+    pub max_said_bytes: Bytes,
+    /// Of that, the part of one node: 24 MiB, as much as 65,536 objects with a name of 192 bytes each.
+    pub max_said_bytes_of_node: Bytes,
     /// Maximum number of known names: 262,144, and 16 per object of a node. Removed names make room, then those of objects
     /// without a holder.
     pub max_names: usize,
@@ -236,6 +242,8 @@ impl Default for ControllerConfig {
             max_nodes: 16_384,
             max_objects_per_node: 65_536,
             max_objects: 262_144,
+            max_said_bytes: Bytes::mib(1024),
+            max_said_bytes_of_node: Bytes::mib(24),
             max_names: 262_144,
             max_name_bytes: Bytes::mib(64),
             max_ending: 262_144,
@@ -339,9 +347,10 @@ pub struct ControllerStats {
     pub requests_late: u64,
     /// Nodes turned away because the table is full of nodes that are here.
     pub nodes_refused: u64,
-    /// Holdings not recorded: a table is full, or the size contradicts another holder's.
+    /// Holdings not recorded: a table or the node's share of it is full, or the size contradicts another holder's.
     pub holdings_refused: u64,
-    /// Names that were not given, or not recorded: their owner is here, or a table is full.
+    /// Names that were not given, or not recorded: their owner is here, the object has as many of its node as it may, or a table or the
+    /// node's share of it is full.
     pub names_refused: u64,
     /// Flows that were not waited for until stopped, for want of room.
     pub stops_given_up: u64,

@@ -63,7 +63,7 @@ pub use self::network::{HostAddresses, NetworkError, NetworkSpec, SignallingMode
 pub use self::view::{CastView, ControllerView, FlowStanding, FlowStatus, NodeView, ObjectView, TaskView};
 
 use self::casts::{Below, Casts};
-use self::catalog::Catalog;
+use self::catalog::{Catalog, Recorded};
 use self::coflows::Coflows;
 use self::deliveries::{Deliveries, Progress};
 use self::network::Network;
@@ -274,9 +274,13 @@ impl Controller {
         match control {
             ToController::Hold(holding) => {
                 let object = holding.object;
-                if !catalog.hold(node, holding, turn.config) {
-                    turn.stats.holdings_refused += 1;
-                    return;
+                match catalog.hold(node, holding, turn.config) {
+                    Recorded::No => {
+                        turn.stats.holdings_refused += 1;
+                        return;
+                    }
+                    Recorded::WithoutName => turn.stats.names_refused += 1,
+                    Recorded::Yes => {}
                 }
                 deliveries.touch_wanting(object);
                 catalog.forget_names(turn);

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use headwater_units::{NodeId, ObjectId};
 use headwater_wire::{Claim, ClaimRule, Naming};
 
-use super::{Catalog, NAMES_PER_HOLDING};
+use super::{Catalog, NAME_BYTES, NAMES_PER_HOLDING};
 use crate::{ControllerConfig, NameRecord};
 
 /// Object that a name stands for.
@@ -175,19 +175,18 @@ impl Catalog {
     }
 
     /// A node says a name of an object that it holds, without more. It stands if nothing else is known of the name, or if nobody is here
-    /// any more with what was only supposed.
+    /// any more with what was only supposed. False if there is no room for it.
     pub(super) fn suppose(
         &mut self,
         node: NodeId,
         object: ObjectId,
         name: String,
         config: &ControllerConfig,
-    ) {
-        // A name that finds no room is not remembered anywhere.
-        if !self.room_for_name(&name, node, config) {
-            return;
+    ) -> bool {
+        // What finds no room is not remembered anywhere.
+        if !self.room_for_name(&name, node, config) || !self.say(node, object, &name, config) {
+            return false;
         }
-        self.say(node, object, &name);
         match self.names.table.get(&name).copied() {
             Some(it) if it.object == object => {
                 if !it.removed {
@@ -197,14 +196,16 @@ impl Catalog {
             Some(it) if it.generation > 0 || self.is_said_here(&name, it.object) => {}
             _ => drop(self.stand(Naming { name, object, generation: 0, owner: node }, false)),
         }
+        true
     }
 
     /// A node holds an object by a name that some controller has granted.
     pub(super) fn note_named(&mut self, node: NodeId, naming: Naming, config: &ControllerConfig) -> Verdict {
-        if !self.room_for_name(&naming.name, node, config) {
+        if !self.room_for_name(&naming.name, node, config)
+            || !self.say(node, naming.object, &naming.name, config)
+        {
             return Verdict::Full;
         }
-        self.say(node, naming.object, &naming.name);
         let Some(it) = self.names.table.get(&naming.name).copied() else {
             return self.changed(naming, false, config);
         };
@@ -258,14 +259,18 @@ impl Catalog {
             return Verdict::Full;
         }
         let Some(it) = self.names.table.get(name).copied() else {
-            self.say(node, *object, name);
+            if !self.say(node, *object, name, config) {
+                return Verdict::Full;
+            }
             return self.changed(granted(1, node), true, config);
         };
         let owner_holds = !it.removed && self.says(it.owner, name, it.object);
         if it.object == *object {
             let owner = if owner_holds || *rule == ClaimRule::Copy { it.owner } else { node };
             let naming = granted(it.generation, owner);
-            self.say(node, *object, name);
+            if !self.say(node, *object, name, config) {
+                return Verdict::Full;
+            }
             self.show(*object, name);
             let same = naming == it.naming(name) && !it.removed;
             return if same { Verdict::Known } else { self.changed(naming, true, config) };
@@ -279,7 +284,9 @@ impl Catalog {
         if !grants {
             return Verdict::Otherwise(it.naming(name));
         }
-        self.say(node, *object, name);
+        if !self.say(node, *object, name, config) {
+            return Verdict::Full;
+        }
         self.changed(granted(it.generation.saturating_add(1), node), true, config)
     }
 
@@ -287,8 +294,8 @@ impl Catalog {
     pub(super) fn note_unnamed(&mut self, node: NodeId, object: ObjectId, name: &str) -> Option<NameRecord> {
         let node = self.nodes.get_mut(&node)?;
         for held in [&mut node.holds, &mut node.formerly] {
-            if let Some(names) = held.get_mut(&object) {
-                names.remove(name);
+            if held.get_mut(&object).is_some_and(|names| names.remove(name)) {
+                self.said.give_back(&node.taker, NAME_BYTES + name.len());
             }
         }
         let known = self.objects.get(&object);
@@ -320,12 +327,22 @@ impl Catalog {
         holders.filter(move |node| self.path_of(*node).is_some() && self.says(*node, name, object))
     }
 
-    /// Notes that a node says a name of an object that it holds.
-    fn say(&mut self, node: NodeId, object: ObjectId, name: &str) {
-        let held = self.nodes.get_mut(&node).and_then(|node| node.holds.get_mut(&object));
-        if let Some(names) = held.filter(|names| names.len() < NAMES_PER_HOLDING) {
-            names.insert(name.to_owned());
+    /// Notes that a node says a name of an object that it holds. False if there is no room for it: a name that its node does not say is
+    /// not its, so such a name must not be granted.
+    fn say(&mut self, id: NodeId, object: ObjectId, name: &str, config: &ControllerConfig) -> bool {
+        let Some(names) = self.nodes.get(&id).and_then(|node| node.holds.get(&object)) else { return false };
+        if names.contains(name) {
+            return true;
         }
+        let bytes = NAME_BYTES + name.len();
+        if names.len() >= NAMES_PER_HOLDING || !self.has_room_of(id, bytes, config) {
+            return false;
+        }
+        if let Some(node) = self.nodes.get_mut(&id) {
+            self.said.take(&node.taker, bytes);
+            node.holds.entry(object).or_default().insert(name.to_owned());
+        }
+        true
     }
 
     /// The name is one of those that stand for a known object.

@@ -1,13 +1,13 @@
 //! No peer fills a table alone, and no network: whoever comes beside one that takes all it can finds room.
 
 use headwater_controller::ControllerConfig;
-use headwater_units::{Bytes, Duration};
+use headwater_units::{Bytes, Duration, ObjectId};
 use headwater_wire::{
-    Cast, CastWish, Class, CoflowName, CoflowTotal, CoflowTotals, Control, MAX_COFLOWS, Refusal,
-    StandingCast, ToController, ToNode, ToReceiver,
+    Cast, CastWish, Claim, ClaimRule, Class, CoflowName, CoflowTotal, CoflowTotals, Control, Holding,
+    MAX_COFLOWS, NodeInfo, Refusal, StandingCast, ToController, ToNode, ToReceiver,
 };
 
-use crate::harness::{Bench, ms, node, request};
+use crate::harness::{Bench, info, ms, node, request};
 
 /// The network of nodes 100 to 109, which take all they can.
 const FLOOD: [u8; 4] = [192, 0, 2, 7];
@@ -138,4 +138,99 @@ fn coflows_of_one_network_leave_room_for_those_of_others() {
     let second: usize = (0..=reports).map(|n| ranked(101, (1000 + n) * MAX_COFLOWS)).sum();
     assert_eq!((first, second, ranked(102, 2000 * MAX_COFLOWS)), (16_384, 16_384, 0));
     assert_eq!(ranked(3, 3000 * MAX_COFLOWS), MAX_COFLOWS);
+}
+
+fn id(n: usize) -> ObjectId {
+    let mut id = [0; 32];
+    id[..8].copy_from_slice(&n.to_be_bytes());
+    ObjectId(id)
+}
+
+/// The n-th object, without a name.
+fn nth(n: usize) -> ToController {
+    ToController::Hold(Holding { object: id(n), bytes: Bytes::mib(1), name: None })
+}
+
+/// Objects that node `n` holds.
+fn held(bench: &Bench, n: u8) -> usize {
+    bench.view().objects.iter().filter(|it| it.holders.contains(&node(n))).count()
+}
+
+#[test]
+fn objects_of_one_network_leave_room_for_those_of_others() {
+    let mut bench = flooded(ControllerConfig { max_objects: 64, ..ControllerConfig::default() });
+    for n in [100, 101, 102, 3] {
+        bench.join(n);
+        (0..20).for_each(|k| bench.say(n, nth(usize::from(n) * 1000 + k)));
+    }
+    assert_eq!([100, 101, 102, 3].map(|n| held(&bench, n)), [16, 16, 0, 16]);
+    // Another's objects are free, and count for whoever holds them on.
+    (0..16).for_each(|k| bench.say(102, nth(100_000 + k)));
+    (0..16).for_each(|k| bench.say(100, ToController::Drop { object: id(100_000 + k) }));
+    assert_eq!([100, 102].map(|n| held(&bench, n)), [0, 16]);
+    (0..16).for_each(|k| bench.say(100, nth(200_000 + k)));
+    assert_eq!(held(&bench, 100), 0, "the network has its half");
+    (0..16).for_each(|k| bench.say(102, ToController::Drop { object: id(100_000 + k) }));
+    (0..16).for_each(|k| bench.say(100, nth(200_000 + k)));
+    assert_eq!(held(&bench, 100), 16);
+}
+
+/// Names that a node says of objects count also where they are another's, and where they are said of many objects.
+#[test]
+fn what_a_node_says_of_its_objects_is_bounded_in_bytes_with_the_names_that_it_says() {
+    let config = ControllerConfig {
+        max_said_bytes: Bytes::new(100_000),
+        max_said_bytes_of_node: Bytes::new(10_000),
+        ..ControllerConfig::default()
+    };
+    let mut bench = flooded(config);
+    bench.join(100);
+    (0..3).for_each(|n| bench.say(100, nth(n)));
+    let mut names = 0;
+    for n in 0..48 {
+        let before = bench.controller.stats().names_refused;
+        let name = format!("{n:01000}");
+        let holding = Holding { object: id(n % 3), bytes: Bytes::mib(1), name: Some(name) };
+        bench.say(100, ToController::Hold(holding));
+        names += usize::from(bench.controller.stats().names_refused == before);
+    }
+    assert_eq!(names, (10_000 - 3 * 128) / 1064, "a name counts with 64 bytes beside its own");
+    // What is no longer held is free again, also what a node held before it restarted.
+    bench.say(100, ToController::Hello(NodeInfo { incarnation: 2, ..info(100) }));
+    (3..73).for_each(|n| bench.say(100, nth(n)));
+    assert_eq!(held(&bench, 100), 70);
+    (0..73).for_each(|n| bench.say(100, ToController::Drop { object: id(n) }));
+    (0..200).for_each(|n| bench.say(100, nth(n)));
+    assert_eq!(held(&bench, 100), 10_000 / 128);
+    // All nodes of a network have half together, and others find room.
+    (101..110).for_each(|n| bench.join(n));
+    (101..110).for_each(|n| (0..200).for_each(|k| bench.say(n, nth(k))));
+    let all: usize = (100..110).map(|n| held(&bench, n)).sum();
+    assert_eq!(all, 50_000 / 128);
+    bench.join(3);
+    (0..78).for_each(|k| bench.say(3, nth(k)));
+    assert_eq!(held(&bench, 3), 78);
+}
+
+#[test]
+fn a_name_that_an_object_has_no_room_for_is_not_granted_and_not_free_for_others() {
+    let mut bench = Bench::new();
+    bench.join(1);
+    bench.join(2);
+    let claim = |n: usize, name: usize| {
+        let (number, name) = (name as u64, format!("name-{name}"));
+        ToController::Claim(Claim { number, name, object: id(n), at_least: 1, rule: ClaimRule::Give })
+    };
+    let named = |bench: &Bench| bench.view().objects.iter().map(|it| it.names.len()).sum::<usize>();
+    bench.say(1, nth(1));
+    (0..17).for_each(|name| bench.say(1, claim(1, name)));
+    assert_eq!((named(&bench), bench.controller.stats().names_refused), (16, 1));
+    bench.say(1, claim(1, 3));
+    assert_eq!(named(&bench), 16, "one that it has is granted again");
+    bench.say(2, nth(2));
+    (0..16).for_each(|name| bench.say(2, claim(2, name)));
+    assert_eq!(bench.view().objects.iter().map(|it| it.names.len()).collect::<Vec<_>>(), [16, 0]);
+    bench.say(1, ToController::Unname { object: id(1), name: "name-0".to_owned() });
+    bench.say(1, claim(1, 16));
+    assert_eq!(named(&bench), 16);
 }
