@@ -30,7 +30,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::AbortHandle;
 
 use self::keys::{Key, key_for};
-pub(crate) use self::names::{NameNews, given, rule};
+pub(crate) use self::names::{NameNews, given, refused, rule};
 use self::setup::{bind_control, host_name, prepare_codec};
 use super::controller_host::ControllerHost;
 use super::events::EventFeed;

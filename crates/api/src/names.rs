@@ -8,7 +8,7 @@ use headwater_units::ObjectId;
 use headwater_wire::NameStands;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::host::{Host, NameNews, rule};
+use super::host::{Host, NameNews, refused, rule};
 use super::{AppError, GcResult};
 
 /// A controller that has restarted waits for the owner of a name before it gives it to somebody else, 10 s at most.
@@ -56,13 +56,19 @@ pub(super) fn give(
         answered
     });
     let generation = match verdict {
-        Some(stands) if stands.naming.object == object => {
+        Some(Ok(stands)) if stands.naming.object == object => {
             let (generation, owner) = (stands.naming.generation, Some(stands.naming.owner));
             let facts = NameFacts { object, generation, owner, standing: NameStanding::Granted };
             store.set_name(name, &facts)?;
             Some(generation)
         }
-        Some(stands) => return Err(taken(name, &stands, replace)),
+        Some(Ok(stands)) => return Err(taken(name, &stands, replace)),
+        Some(Err(why)) => {
+            return Err(AppError::Failed(format!(
+                "'{name}' is not given, and nothing was stored here: {}",
+                refused(why)
+            )));
+        }
         None => {
             store.keep(object, Some((name, standing)))?;
             None

@@ -37,7 +37,11 @@ impl Outbox {
 
     /// Says something; false if nobody will hear it. The link of a peer that does not read its messages is closed.
     pub(crate) fn say(&self, control: impl Into<Control>) -> bool {
-        let sent = self.queue.try_send(control.into());
+        let control = control.into();
+        if self.link.as_ref().is_some_and(|link| control.version() > link.version()) {
+            return true;
+        }
+        let sent = self.queue.try_send(control);
         if let (Err(tokio::sync::mpsc::error::TrySendError::Full(_)), Some(link)) = (&sent, &self.link) {
             tracing::warn!(peer = %link.peer(), "link closed: the peer does not read what is said to it");
             link.close("messages are not read");

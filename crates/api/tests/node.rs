@@ -85,6 +85,26 @@ async fn a_closed_node_can_be_opened_again_at_the_same_place() {
     again.close().await;
 }
 
+/// Goal: an object has so many names at a node, and a further one is refused in words, not forgotten.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_too_many_is_refused_and_the_others_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::open(config(folder.path())).await.unwrap();
+    for n in 0..16 {
+        node.put(Put::reader("bytes", &b"some bytes"[..]).name(format!("name-{n}"))).await.unwrap();
+    }
+    let refused = node.put(Put::reader("bytes", &b"some bytes"[..]).name("one too many")).await;
+    assert!(
+        matches!(&refused, Err(AppError::Failed(text)) if text.contains("'one too many' is not given") && text.contains("16 names")),
+        "{refused:?}"
+    );
+    for n in 0..16 {
+        let file = folder.path().join(format!("file-{n}"));
+        node.get(&format!("name-{n}"), Output::File(file)).await.unwrap();
+    }
+    node.close().await;
+}
+
 /// A reader that gives nothing until its test says so.
 struct Waiting(mpsc::Receiver<()>);
 

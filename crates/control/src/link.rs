@@ -27,9 +27,9 @@ use super::slots::Slot;
 /// First byte of the frame stream in both directions: makes the stream visible to the peer and tells the dialler that
 /// it was accepted.
 const PREFACE: u8 = 0x48;
-/// The versions of messages that this program understands. An addition to messages that an older program cannot read
-/// raises the end; messages that are no longer understood raise the beginning.
-const VERSIONS: RangeInclusive<u8> = 3..=3;
+/// The versions of messages that this program understands. What is added to messages so that an older program cannot read them raises the
+/// end; what is no longer understood, the beginning.
+const VERSIONS: RangeInclusive<u8> = 3..=4;
 /// How long [`Link::finish`] waits for the peer to have everything.
 const FINISH_WITHIN: Duration = Duration::from_secs(2);
 /// Reading starts with no more memory than this, whatever length the peer claims.
@@ -65,6 +65,7 @@ pub struct Link {
 struct Inner {
     peer: NodeId,
     remote: SocketAddr,
+    version: u8,
     pin: Option<PinOutcome>,
     connection: Connection,
     max_frame: Bytes,
@@ -141,8 +142,8 @@ impl Link {
     ) -> Result<Link, ControlError> {
         let (mut send, mut receive) = connection.open_bi().await.map_err(ended)?;
         send.write_all(&preface()).await.map_err(|e| write_failed(&connection, e))?;
-        expect_preface(&connection, &mut receive).await?;
-        Ok(Self::start(connection, send, receive, who, config))
+        let version = expect_preface(&connection, &mut receive).await?;
+        Ok(Self::start(connection, version, (send, receive), who, config))
     }
 
     /// The accepting half: the dialler's first stream is the frame stream.
@@ -154,14 +155,14 @@ impl Link {
         let (mut send, mut receive) = connection.accept_bi().await.map_err(ended)?;
         // The dialler is told what is understood here even if that is nothing of its own.
         send.write_all(&preface()).await.map_err(|e| write_failed(&connection, e))?;
-        expect_preface(&connection, &mut receive).await?;
-        Ok(Self::start(connection, send, receive, who, config))
+        let version = expect_preface(&connection, &mut receive).await?;
+        Ok(Self::start(connection, version, (send, receive), who, config))
     }
 
     fn start(
         connection: Connection,
-        send: SendStream,
-        receive: RecvStream,
+        version: u8,
+        (send, receive): (SendStream, RecvStream),
         who: Who,
         config: &ControlConfig,
     ) -> Link {
@@ -178,6 +179,7 @@ impl Link {
             inner: Arc::new(Inner {
                 peer: who.peer,
                 remote: who.remote,
+                version,
                 pin: who.pin,
                 connection,
                 max_frame: config.max_frame,
@@ -193,6 +195,11 @@ impl Link {
     /// The node at the other end; its key has been proven.
     pub fn peer(&self) -> NodeId {
         self.inner.peer
+    }
+
+    /// The version of messages that both sides understand.
+    pub fn version(&self) -> u8 {
+        self.inner.version
     }
 
     /// The address that was dialled, or that the peer dialled from.
@@ -501,7 +508,8 @@ async fn read_requests(connection: Connection, asked: mpsc::Sender<Request>, con
     }
 }
 
-async fn expect_preface(connection: &Connection, receive: &mut RecvStream) -> Result<(), ControlError> {
+/// The version of messages that both sides understand.
+async fn expect_preface(connection: &Connection, receive: &mut RecvStream) -> Result<u8, ControlError> {
     let mut preface = [0; 3];
     receive.read_exact(&mut preface).await.map_err(|e| read_failed(connection, e))?;
     let [PREFACE, lowest, highest] = preface else {
@@ -509,7 +517,7 @@ async fn expect_preface(connection: &Connection, receive: &mut RecvStream) -> Re
         return Err(ControlError::Malformed("bad preface"));
     };
     match common_version(&VERSIONS, &(lowest..=highest)) {
-        Some(_) => Ok(()),
+        Some(version) => Ok(version),
         None => {
             let error = ControlError::MessageVersions {
                 addr: connection.remote_address(),

@@ -19,9 +19,6 @@ use crate::{ControllerConfig, NameRecord};
 /// Fewer digits of an id are too easily another's.
 const SHORTEST_BEGINNING: usize = 8;
 
-/// Names of one object of one node, at most; more are not needed by anybody.
-const NAMES_PER_HOLDING: usize = 16;
-
 /// What is remembered of a node's objects counts in bytes: this much for each object, and for each of its names beside its own length.
 const HOLDING_BYTES: usize = 128;
 const NAME_BYTES: usize = 64;

@@ -78,6 +78,7 @@ impl Peer {
                 | ToNode::RemoveTree { .. }
                 | ToNode::Signal(_)
                 | ToNode::NameStands(_)
+                | ToNode::NameRefused { .. }
                 | ToNode::Casting(_)
                 | ToNode::CastRefused { .. }
                 | ToNode::StandingCastChanged { .. }

@@ -30,8 +30,8 @@ pub use cast::{
     StandingCast, TreeOrder, TreeRepair, WhyUnicast,
 };
 pub use coflows::{CoflowName, CoflowRank, CoflowTotal, CoflowTotals, MAX_COFLOWS, MAX_PAIRS, PairTotal};
-pub use limits::{MAX_FLOWS, MAX_NAME};
-pub use naming::{Claim, ClaimRule, NameStands, Naming};
+pub use limits::{MAX_FLOWS, MAX_NAME, MAX_NAMES};
+pub use naming::{Claim, ClaimRule, NameStands, Naming, WhyUnnamed};
 pub use node::{Holding, MAX_LABEL, MAX_LABELS, NodeInfo};
 pub use signal::{MAX_SIGNALLED, Signal, SignalBranch, Signalled, TreeUpdate, answer_key, answer_tags};
 pub use task::{
@@ -57,6 +57,16 @@ pub enum Control {
     Source(ToSource),
     /// The receiver of a task.
     Receiver(ToReceiver),
+}
+
+impl Control {
+    /// The version of messages from which on peers can read it.
+    pub fn version(&self) -> u8 {
+        match self {
+            Control::Node(ToNode::NameRefused { .. }) => 4,
+            _ => 3,
+        }
+    }
 }
 
 impl From<ToController> for Control {

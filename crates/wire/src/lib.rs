@@ -42,12 +42,12 @@ pub use control::{
     AtRates, Cast, CastNews, CastRoute, CastWish, Claim, ClaimRule, CoflowName, CoflowRank, CoflowTotal,
     CoflowTotals, Control, ControlError, Delivery, FetchEnd, Fetched, FlowGrant, FlowReport, FlowRole,
     FlowSecret, FlowView, GroupInvitation, GroupQuestion, Holding, Invitation, MAX_COFLOWS, MAX_CONTROL,
-    MAX_FLOWS, MAX_LABEL, MAX_LABELS, MAX_NAME, MAX_NAMED, MAX_NEWS, MAX_PAIRS, MAX_REASON, MAX_SIGNALLED,
-    MarkSignal, MemberNews, MemberStanding, NameStands, Naming, NodeInfo, Outcome, PairTotal, Precedence,
-    Push, RateNews, RateTerms, Refusal, Request, Signal, SignalBranch, Signalled, Spoiled, SpreadRule,
-    StandingCast, Start, ToController, ToNode, ToReceiver, ToSource, TransferOrder, TransferReport,
-    TreeOrder, TreeRepair, TreeUpdate, Urgency, WhyUnicast, WhyUnscheduled, answer_key, answer_tags,
-    network_of, resolve_address,
+    MAX_FLOWS, MAX_LABEL, MAX_LABELS, MAX_NAME, MAX_NAMED, MAX_NAMES, MAX_NEWS, MAX_PAIRS, MAX_REASON,
+    MAX_SIGNALLED, MarkSignal, MemberNews, MemberStanding, NameStands, Naming, NodeInfo, Outcome, PairTotal,
+    Precedence, Push, RateNews, RateTerms, Refusal, Request, Signal, SignalBranch, Signalled, Spoiled,
+    SpreadRule, StandingCast, Start, ToController, ToNode, ToReceiver, ToSource, TransferOrder,
+    TransferReport, TreeOrder, TreeRepair, TreeUpdate, Urgency, WhyUnicast, WhyUnnamed, WhyUnscheduled,
+    answer_key, answer_tags, network_of, resolve_address,
 };
 pub use cumulative::{AckVector, AheadBlock, Cumulative};
 pub use datagram::{Body, Datagram, FinReason, Parsed, emit, parse, parse_trimmed, peek_tree};

@@ -144,6 +144,7 @@ impl Host {
     fn hand_in(&self, path: PathId, control: Control, unread: Option<Unread>) {
         match control {
             Control::Node(ToNode::NameStands(stands)) => self.name_stands(path, *stands),
+            Control::Node(ToNode::NameRefused { claim, why }) => self.name_refused(path, claim, why),
             Control::Node(ToNode::ProbeGroup(question)) => {
                 drop(tokio::spawn(self.clone().probe_group(path, *question)));
             }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use headwater_store::{NameFacts, NameStanding};
 use headwater_units::{ObjectId, PathId};
-use headwater_wire::{Claim, ClaimRule, NameStands, Naming, ToController};
+use headwater_wire::{Claim, ClaimRule, MAX_NAMES, NameStands, Naming, ToController, WhyUnnamed};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
@@ -33,8 +33,11 @@ pub(super) struct Asked {
 
 struct Waiting {
     claim: Claim,
-    answer: Option<oneshot::Sender<NameStands>>,
+    answer: Option<oneshot::Sender<NameAnswer>>,
 }
+
+/// What the controller says to a claim: what the name stands for, or why it is nobody's and yet not given.
+pub(crate) type NameAnswer = Result<NameStands, WhyUnnamed>;
 
 /// How a node insists on a name that stands so in its store.
 pub(crate) fn rule(standing: NameStanding) -> ClaimRule {
@@ -42,6 +45,21 @@ pub(crate) fn rule(standing: NameStanding) -> ClaimRule {
         NameStanding::Copied => ClaimRule::Copy,
         NameStanding::Given | NameStanding::Granted => ClaimRule::Give,
         NameStanding::Replacing => ClaimRule::Replace,
+    }
+}
+
+/// Why a controller does not grant a name that nobody else has.
+pub(crate) fn refused(why: WhyUnnamed) -> String {
+    match why {
+        WhyUnnamed::TooMany => {
+            format!(
+                "the object has {MAX_NAMES} names of this node, and more there may not be; remove one with `headwater rm NAME`"
+            )
+        }
+        WhyUnnamed::Full => {
+            "the controller has no room for another name of this node; remove some with `headwater rm NAME`"
+                .to_owned()
+        }
     }
 }
 
@@ -100,7 +118,7 @@ impl State {
         says
     }
 
-    fn ask(&mut self, claim: Claim, answer: Option<oneshot::Sender<NameStands>>) -> ToController {
+    fn ask(&mut self, claim: Claim, answer: Option<oneshot::Sender<NameAnswer>>) -> ToController {
         let claim = Claim { number: rand::random(), ..claim };
         self.asked.claims.insert(claim.number, Waiting { claim: claim.clone(), answer });
         ToController::Claim(claim)
@@ -135,7 +153,7 @@ impl Host {
         object: ObjectId,
         at_least: u64,
         rule: ClaimRule,
-    ) -> Option<oneshot::Receiver<NameStands>> {
+    ) -> Option<oneshot::Receiver<NameAnswer>> {
         let (answer, answered) = oneshot::channel();
         let mut state = self.state();
         let path = state.asked.controller?;
@@ -161,6 +179,26 @@ impl Host {
         for name in names {
             self.say_of_names(ToController::Unname { object, name: name.clone() });
         }
+    }
+
+    /// The controller does not grant a claim, although nobody else has the name. Where no command waits for the answer, the claim stays:
+    /// it is made again when the link is new.
+    pub(super) fn name_refused(&self, path: PathId, claim: u64, why: WhyUnnamed) {
+        let mut state = self.state();
+        if !state.asks(path) {
+            return;
+        }
+        let claims = &mut state.asked.claims;
+        let Some(waiting) = claims.get_mut(&claim) else { return };
+        let Some(answer) = waiting.answer.take() else {
+            let Claim { name, object, .. } = &waiting.claim;
+            tracing::warn!(name, %object, reason = refused(why),
+                "the controller does not give the name: the object is offered by its id only");
+            return;
+        };
+        claims.remove(&claim);
+        drop(state);
+        let _ = answer.send(Err(why));
     }
 
     /// The controller says what a name stands for.
@@ -218,7 +256,7 @@ impl Host {
             }
         }
         if let Some(answer) = waiting.and_then(|waiting| waiting.answer) {
-            let _ = answer.send(stands);
+            let _ = answer.send(Ok(stands));
         }
     }
 }

@@ -12,9 +12,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_units::{NodeId, ObjectId};
-use headwater_wire::{Claim, ClaimRule, Naming};
+use headwater_wire::{Claim, ClaimRule, MAX_NAMES, Naming, WhyUnnamed};
 
-use super::{Catalog, NAME_BYTES, NAMES_PER_HOLDING};
+use super::{Catalog, NAME_BYTES};
 use crate::{ControllerConfig, NameRecord};
 
 /// Object that a name stands for.
@@ -65,8 +65,8 @@ pub(super) enum Verdict {
     Otherwise(Naming),
     /// It stands so from now on.
     Changed(NameChange),
-    /// There is no room for another name.
-    Full,
+    /// There is no room for it.
+    Full(WhyUnnamed),
 }
 
 impl Names {
@@ -184,7 +184,7 @@ impl Catalog {
         config: &ControllerConfig,
     ) -> bool {
         // What finds no room is not remembered anywhere.
-        if !self.room_for_name(&name, node, config) || !self.say(node, object, &name, config) {
+        if !self.room_for_name(&name, node, config) || self.say(node, object, &name, config).is_err() {
             return false;
         }
         match self.names.table.get(&name).copied() {
@@ -201,10 +201,11 @@ impl Catalog {
 
     /// A node holds an object by a name that some controller has granted.
     pub(super) fn note_named(&mut self, node: NodeId, naming: Naming, config: &ControllerConfig) -> Verdict {
-        if !self.room_for_name(&naming.name, node, config)
-            || !self.say(node, naming.object, &naming.name, config)
-        {
-            return Verdict::Full;
+        if !self.room_for_name(&naming.name, node, config) {
+            return Verdict::Full(WhyUnnamed::Full);
+        }
+        if let Err(why) = self.say(node, naming.object, &naming.name, config) {
+            return Verdict::Full(why);
         }
         let Some(it) = self.names.table.get(&naming.name).copied() else {
             return self.changed(naming, false, config);
@@ -256,11 +257,11 @@ impl Catalog {
             owner,
         };
         if !self.room_for_name(name, node, config) {
-            return Verdict::Full;
+            return Verdict::Full(WhyUnnamed::Full);
         }
         let Some(it) = self.names.table.get(name).copied() else {
-            if !self.say(node, *object, name, config) {
-                return Verdict::Full;
+            if let Err(why) = self.say(node, *object, name, config) {
+                return Verdict::Full(why);
             }
             return self.changed(granted(1, node), true, config);
         };
@@ -268,8 +269,8 @@ impl Catalog {
         if it.object == *object {
             let owner = if owner_holds || *rule == ClaimRule::Copy { it.owner } else { node };
             let naming = granted(it.generation, owner);
-            if !self.say(node, *object, name, config) {
-                return Verdict::Full;
+            if let Err(why) = self.say(node, *object, name, config) {
+                return Verdict::Full(why);
             }
             self.show(*object, name);
             let same = naming == it.naming(name) && !it.removed;
@@ -284,8 +285,8 @@ impl Catalog {
         if !grants {
             return Verdict::Otherwise(it.naming(name));
         }
-        if !self.say(node, *object, name, config) {
-            return Verdict::Full;
+        if let Err(why) = self.say(node, *object, name, config) {
+            return Verdict::Full(why);
         }
         self.changed(granted(it.generation.saturating_add(1), node), true, config)
     }
@@ -327,22 +328,32 @@ impl Catalog {
         holders.filter(move |node| self.path_of(*node).is_some() && self.says(*node, name, object))
     }
 
-    /// Notes that a node says a name of an object that it holds. False if there is no room for it: a name that its node does not say is
-    /// not its, so such a name must not be granted.
-    fn say(&mut self, id: NodeId, object: ObjectId, name: &str, config: &ControllerConfig) -> bool {
-        let Some(names) = self.nodes.get(&id).and_then(|node| node.holds.get(&object)) else { return false };
+    /// Notes that a node says a name of an object that it holds. A name that finds no room must not be granted: anybody may take what its
+    /// owner does not say.
+    fn say(
+        &mut self,
+        id: NodeId,
+        object: ObjectId,
+        name: &str,
+        config: &ControllerConfig,
+    ) -> Result<(), WhyUnnamed> {
+        let held = self.nodes.get(&id).and_then(|node| node.holds.get(&object));
+        let names = held.ok_or(WhyUnnamed::Full)?;
         if names.contains(name) {
-            return true;
+            return Ok(());
         }
         let bytes = NAME_BYTES + name.len();
-        if names.len() >= NAMES_PER_HOLDING || !self.has_room_of(id, bytes, config) {
-            return false;
+        if names.len() >= MAX_NAMES {
+            return Err(WhyUnnamed::TooMany);
+        }
+        if !self.has_room_of(id, bytes, config) {
+            return Err(WhyUnnamed::Full);
         }
         if let Some(node) = self.nodes.get_mut(&id) {
             self.said.take(&node.taker, bytes);
             node.holds.entry(object).or_default().insert(name.to_owned());
         }
-        true
+        Ok(())
     }
 
     /// The name is one of those that stand for a known object.
@@ -355,7 +366,7 @@ impl Catalog {
 
     fn changed(&mut self, naming: Naming, granted_here: bool, config: &ControllerConfig) -> Verdict {
         if !self.room_for_name(&naming.name, naming.owner, config) {
-            return Verdict::Full;
+            return Verdict::Full(WhyUnnamed::Full);
         }
         let outdated = self.stand(naming.clone(), granted_here);
         Verdict::Changed(NameChange { record: NameRecord { naming, removed: false }, outdated })

@@ -2,7 +2,7 @@
 //! here.
 
 use headwater_units::{NodeId, ObjectId};
-use headwater_wire::{Claim, MAX_NAME, NameStands, Naming, ToNode};
+use headwater_wire::{Claim, MAX_NAME, NameStands, Naming, ToNode, WhyUnnamed};
 
 use super::Catalog;
 use super::names::{NameChange, Verdict};
@@ -16,7 +16,7 @@ impl Catalog {
             Verdict::Known => {}
             Verdict::Otherwise(there) => self.tell_name(turn, node, None, there),
             Verdict::Changed(change) => self.name_changed(turn, change),
-            Verdict::Full => turn.stats.names_refused += 1,
+            Verdict::Full(_) => turn.stats.names_refused += 1,
         }
     }
 
@@ -34,14 +34,20 @@ impl Catalog {
                 self.name_changed(turn, change);
                 Some(naming)
             }
-            Verdict::Full => {
-                turn.stats.names_refused += 1;
+            Verdict::Full(why) => {
+                self.refuse_claim(turn, node, claim, why);
                 None
             }
         };
         if let Some(naming) = stands {
             self.tell_name(turn, node, Some(claim.number), naming);
         }
+    }
+
+    /// There is no room for what a claim asks for.
+    pub(crate) fn refuse_claim(&self, turn: &mut Turn<'_>, node: NodeId, claim: &Claim, why: WhyUnnamed) {
+        turn.stats.names_refused += 1;
+        turn.tell(node, ToNode::NameRefused { claim: claim.number, why });
     }
 
     /// A node holds an object by this name no longer.

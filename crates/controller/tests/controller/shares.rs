@@ -4,7 +4,7 @@ use headwater_controller::ControllerConfig;
 use headwater_units::{Bytes, Duration, ObjectId};
 use headwater_wire::{
     Cast, CastWish, Claim, ClaimRule, Class, CoflowName, CoflowTotal, CoflowTotals, Control, Holding,
-    MAX_COFLOWS, NodeInfo, Refusal, StandingCast, ToController, ToNode, ToReceiver,
+    MAX_COFLOWS, NodeInfo, Refusal, StandingCast, ToController, ToNode, ToReceiver, WhyUnnamed,
 };
 
 use crate::harness::{Bench, info, ms, node, request};
@@ -225,6 +225,8 @@ fn a_name_that_an_object_has_no_room_for_is_not_granted_and_not_free_for_others(
     bench.say(1, nth(1));
     (0..17).for_each(|name| bench.say(1, claim(1, name)));
     assert_eq!((named(&bench), bench.controller.stats().names_refused), (16, 1));
+    let refused = Control::Node(ToNode::NameRefused { claim: 16, why: WhyUnnamed::TooMany });
+    assert!(bench.heard(1).contains(&refused), "whoever claims it is told");
     bench.say(1, claim(1, 3));
     assert_eq!(named(&bench), 16, "one that it has is granted again");
     bench.say(2, nth(2));

@@ -4,6 +4,8 @@ use headwater_units::Theta;
 
 /// Names, racks and texts are at most this many bytes.
 pub const MAX_NAME: usize = 1024;
+/// Names of one object that one node may have.
+pub const MAX_NAMES: usize = 16;
 /// Lists of flows have at most this many entries.
 pub const MAX_FLOWS: usize = 256;
 /// Lists of a node's addresses have at most this many entries.

@@ -66,6 +66,15 @@ pub struct NameStands {
     pub owner_is_here: bool,
 }
 
+/// Why a claim is not granted although nobody else has the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WhyUnnamed {
+    /// The object has [`MAX_NAMES`](super::limits::MAX_NAMES) names of the node already.
+    TooMany,
+    /// The controller has no room for another name, or for another one of the node.
+    Full,
+}
+
 impl Naming {
     pub(crate) fn within_bounds(&self) -> Result<(), &'static str> {
         check(&self.name)?;

@@ -9,6 +9,7 @@ use super::address::resolve_address;
 use super::coflows::ranks_within_bounds;
 use super::{
     AtRates, CastNews, CoflowRank, GroupQuestion, Invitation, NameStands, Refusal, Signal, TreeOrder,
+    WhyUnnamed,
 };
 
 /// A message to a node, or to the asker of a cast.
@@ -58,6 +59,13 @@ pub enum ToNode {
     /// In which order an agent's coflows go: those of its last report that have a rank. At most
     /// [`MAX_COFLOWS`](super::MAX_COFLOWS).
     CoflowRanks(Vec<CoflowRank>),
+    /// A claim is not granted although nobody else has the name. Since version 4 of messages.
+    NameRefused {
+        /// The claim.
+        claim: u64,
+        /// Why.
+        why: WhyUnnamed,
+    },
 }
 
 impl ToNode {
@@ -78,7 +86,8 @@ impl ToNode {
             | ToNode::CastRefused { .. }
             | ToNode::StandingCastChanged { .. }
             | ToNode::CastAtRates { .. }
-            | ToNode::CoflowRanks(_) => {}
+            | ToNode::CoflowRanks(_)
+            | ToNode::NameRefused { .. } => {}
         }
     }
 
@@ -95,7 +104,8 @@ impl ToNode {
             | ToNode::RemoveTree { .. }
             | ToNode::CastRefused { .. }
             | ToNode::StandingCastChanged { .. }
-            | ToNode::CastAtRates { .. } => Ok(()),
+            | ToNode::CastAtRates { .. }
+            | ToNode::NameRefused { .. } => Ok(()),
         }
     }
 }

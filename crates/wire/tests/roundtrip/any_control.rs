@@ -220,6 +220,10 @@ fn cast() -> impl Strategy<Value = Control> {
             Control::Controller(ToController::StandingCast { number, cast, stands })
         }),
         any::<u64>().prop_map(|number| Control::Node(ToNode::StandingCastChanged { number })),
+        (any::<u64>(), any::<bool>()).prop_map(|(claim, full)| Control::Node(ToNode::NameRefused {
+            claim,
+            why: if full { WhyUnnamed::Full } else { WhyUnnamed::TooMany },
+        })),
         (any::<u64>(), "[a-z0-9_]{0,64}", 0..9_usize, any::<bool>()).prop_map(
             |(number, text, count, answers)| {
                 let name = CoflowName { application: text.clone(), number };

@@ -338,6 +338,7 @@ impl Host {
             // It asks for no names and for no casts.
             Control::Node(
                 ToNode::NameStands(_)
+                | ToNode::NameRefused { .. }
                 | ToNode::Casting(_)
                 | ToNode::CastRefused { .. }
                 | ToNode::StandingCastChanged { .. }
