@@ -50,7 +50,7 @@ use headwater_machine::{Endpoint, Input, Output, Packet, Taker};
 use headwater_units::{NodeId, ObjectId, PathId, Time};
 use headwater_wire::{
     Body, Cast, Claim, ClaimRule, Control, Datagram, Naming, NodeInfo, Refusal, Request, Spoiled,
-    ToController, ToNode, ToReceiver, Urgency,
+    ToController, ToNode, ToReceiver, Urgency, WhyUnnamed,
 };
 
 pub use self::coflows::CoflowView;
@@ -360,13 +360,13 @@ impl Controller {
 
     /// Somebody wants nodes to have an object.
     fn cast(&mut self, now: Time, path: PathId, (cast, urgency): (Cast, Option<Urgency>)) {
-        if !self.casts.is_known(cast.cast) && self.recovery.is_early(now, &self.catalog, &cast.name) {
+        if !self.casts.is_known(cast.cast) && self.recovery.is_early(now, &self.catalog, path, &cast.name) {
             let name = cast.name.clone();
             let again = match urgency {
                 None => ToController::Cast(cast),
                 Some(urgency) => ToController::UrgentCast(cast, urgency),
             };
-            return self.recovery.hold_back(path, name, again);
+            return self.recovery.hold_back(&self.catalog, path, name, again);
         }
         let nodes_may_come = self.recovery.awaits_nodes(now);
         let (casts, below) = &mut self.casts(now);
@@ -394,13 +394,13 @@ impl Controller {
             let (casts, below) = &mut self.casts(now);
             return casts.asked_by_receiver(below, path, request);
         }
-        if recovery.is_early(now, catalog, &request.name) {
+        if recovery.is_early(now, catalog, path, &request.name) {
             let name = request.name.clone();
             let again = match urgency {
                 None => ToController::Request(request),
                 Some(urgency) => ToController::UrgentRequest(request, urgency),
             };
-            return recovery.hold_back(path, name, again);
+            return recovery.hold_back(catalog, path, name, again);
         }
         let (request, place) = deliveries.joins(now, catalog, turn.config, request);
         turn.stats.overlays_joined += u64::from(place.is_some());
@@ -436,7 +436,12 @@ impl Controller {
             && self.recovery.awaits_nodes(now)
             && self.catalog.owner_is_missing(node, &claim);
         if is_early {
-            return self.recovery.hold_back(path, claim.name.clone(), ToController::Claim(claim));
+            // Else it would be granted now, and the name's owner is on its way back.
+            if !self.recovery.has_room(&self.catalog, path, &claim.name) {
+                return self.catalog.refuse_claim(turn, node, &claim, WhyUnnamed::Full);
+            }
+            let name = claim.name.clone();
+            return self.recovery.hold_back(&self.catalog, path, name, ToController::Claim(claim));
         }
         self.catalog.claim(turn, node, &claim);
         self.answer_early(now);

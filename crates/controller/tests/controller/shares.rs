@@ -1,10 +1,10 @@
 //! No peer fills a table alone, and no network: whoever comes beside one that takes all it can finds room.
 
-use headwater_controller::ControllerConfig;
+use headwater_controller::{ControllerCommand, ControllerConfig, NameRecord};
 use headwater_units::{Bytes, Duration, ObjectId};
 use headwater_wire::{
     Cast, CastWish, Claim, ClaimRule, Class, CoflowName, CoflowTotal, CoflowTotals, Control, Holding,
-    MAX_COFLOWS, NodeInfo, Refusal, StandingCast, ToController, ToNode, ToReceiver, WhyUnnamed,
+    MAX_COFLOWS, Naming, NodeInfo, Refusal, StandingCast, ToController, ToNode, ToReceiver, WhyUnnamed,
 };
 
 use crate::harness::{Bench, info, ms, node, request};
@@ -235,4 +235,45 @@ fn a_name_that_an_object_has_no_room_for_is_not_granted_and_not_free_for_others(
     bench.say(1, ToController::Unname { object: id(1), name: "name-0".to_owned() });
     bench.say(1, claim(1, 16));
     assert_eq!(named(&bench), 16);
+}
+
+/// After a restart, requests for what nobody has waited for, all from one network, neither end the waiting for nodes nor take the places
+/// of others.
+#[test]
+fn requests_that_wait_for_nodes_to_come_back_leave_room_and_do_not_end_the_waiting() {
+    let mut bench = Bench::new();
+    bench.command(ControllerCommand::Returned);
+    let naming = Naming { name: "prod".into(), object: id(1), generation: 4, owner: node(1) };
+    let record = NameRecord { naming: naming.clone(), removed: false };
+    bench.command(ControllerCommand::RestoreName(Box::new(record)));
+    bench.open_from(FLOOD, 100..110);
+    for n in 100..110 {
+        for number in 0..1024 {
+            let name = format!("nothing-{number}");
+            bench.say(n, ToController::Request(request(n, number, &name)));
+        }
+    }
+    let refused: usize = (100..110).map(|n| refusals(&mut bench, n).len()).sum();
+    assert_eq!(refused, 10 * 1024 - 512, "half of the places");
+    // A name whose owner is on its way back is not granted: not to one with room, nor to one without.
+    for n in [102, 2] {
+        bench.join(n);
+        bench.say(n, nth(2));
+        let (number, name) = (7, "prod".to_owned());
+        let rule = ClaimRule::Replace;
+        bench.say(n, ToController::Claim(Claim { number, name, object: id(2), at_least: 9, rule }));
+    }
+    let full = Control::Node(ToNode::NameRefused { claim: 7, why: WhyUnnamed::Full });
+    assert_eq!((bench.heard(102), bench.heard(2)), (vec![full], vec![]));
+    // Others wait.
+    bench.say(3, ToController::Request(request(3, 1, "prod")));
+    assert_eq!(refusals(&mut bench, 3), []);
+    bench.join(1);
+    bench.say(1, nth(1));
+    bench.say(1, ToController::Named(naming));
+    let accepted = |it: &Control| matches!(it, Control::Receiver(ToReceiver::Accepted { object, .. }) if *object == id(1));
+    assert!(bench.heard(3).iter().any(accepted));
+    let stands =
+        |it: &Control| matches!(it, Control::Node(ToNode::NameStands(it)) if it.naming.object == id(1));
+    assert!(bench.heard(2).iter().any(stands), "its owner is back");
 }
