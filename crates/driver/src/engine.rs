@@ -19,13 +19,14 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::Receiver as Queue;
 use std::sync::{Arc, Mutex};
 
+use headwater_machine::Taker;
 use headwater_node::{GroupProbesConfig, Node, ProbeId};
 use headwater_store::{SourceFile, StoreError};
 use headwater_transport::push::receiver::ReceiverConfig;
 use headwater_transport::{ReceiverCommand, SourceCommand};
 use headwater_udp::{GroupAddr, PathAddr, RecvBatch, UdpPort, Waker};
 use headwater_units::{BitRate, BlockIndex, FetchId, FlowId, ObjectId, PathId, Time};
-use headwater_wire::{CodePoints, Control, FlowSecret, GroupQuestion, Spoiled};
+use headwater_wire::{CodePoints, Control, FlowSecret, GroupQuestion, Push, Spoiled};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
@@ -46,6 +47,7 @@ pub(crate) use watched::{ReceiversHere, SourceHere};
 /// Orders to the data thread.
 pub(crate) enum Order {
     Control { path: PathId, control: Control },
+    PushOfCaller { path: PathId, caller: Taker, push: Box<Push> },
     Hold { object: ObjectId, file: Arc<SourceFile> },
     Withdraw { object: ObjectId },
     Fetch { id: FetchId, config: Box<ReceiverConfig>, events: UnboundedSender<FetchEvent> },
@@ -200,6 +202,9 @@ impl Engine {
                     if self.node.wants_trimmed() {
                         self.sockets.see_trimmed();
                     }
+                }
+                Order::PushOfCaller { path, caller, push } => {
+                    self.node.tell_source(now, SourceCommand::PushOfCaller { path, caller, push });
                 }
                 Order::Hold { object, file } => {
                     let bytes = file.size();

@@ -17,6 +17,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use headwater_machine::Taker;
 use headwater_store::SourceFile;
 use headwater_transport::push::receiver::{ReceiverConfig, ReceiverStats};
 use headwater_transport::receiver::{HostReceiverConfig, Receivers};
@@ -26,7 +27,7 @@ use headwater_udp::{
     sharpen_timers,
 };
 use headwater_units::{BitRate, BlockIndex, Bytes, FetchId, FlowId, NodeId, ObjectId, PathId};
-use headwater_wire::{CodePoints, Control, FlowSecret, GroupQuestion, SYMBOL_OVERHEAD, Spoiled};
+use headwater_wire::{CodePoints, Control, FlowSecret, GroupQuestion, Push, SYMBOL_OVERHEAD, Spoiled};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
@@ -245,6 +246,11 @@ impl Node {
     /// Hands in what a controller or a node said over a control link.
     pub fn control(&self, path: PathId, control: impl Into<Control>) {
         self.order(Order::Control { path, control: control.into() });
+    }
+
+    /// Hands in an order to push of whoever has dialled this process.
+    pub fn push_of_caller(&self, path: PathId, caller: Taker, push: Push) {
+        self.order(Order::PushOfCaller { path, caller, push: Box::new(push) });
     }
 
     /// Offers an object to be sent.

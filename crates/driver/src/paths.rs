@@ -3,16 +3,17 @@
 //! Data paths are addresses that an authenticated datagram came from, or that a controller named; that of a multicast group
 //! is one of these. Control paths belong to the links of the process and have the high bit set.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use arrayvec::ArrayVec;
 use headwater_udp::PathAddr;
 use headwater_units::PathId;
+use headwater_wire::network_of;
 
 /// Control paths have this bit.
 const CONTROL: u32 = 1 << 31;
-/// More data paths than this are a peer that keeps changing its port; the oldest are forgotten.
+/// More data paths than this are a peer that keeps changing its port: the oldest path of the network with the most paths is forgotten.
 const MOST: usize = 1 << 16;
 /// A source that advertises more addresses is tried at the first ones.
 const MOST_CANDIDATES: usize = 4;
@@ -32,12 +33,46 @@ pub(crate) const fn is_control(path: PathId) -> bool {
 pub(crate) struct Paths {
     next: u32,
     addresses: BTreeMap<PathId, Addresses>,
+    networks: Networks,
     known: BTreeMap<PathAddr, PathId>,
     /// The last look-up: packets mostly come and go in bursts.
     recent: Option<(PathId, Addresses)>,
 }
 
 type Addresses = ArrayVec<PathAddr, MOST_CANDIDATES>;
+
+/// The paths to each network, and the networks by how many there are.
+#[derive(Debug, Default)]
+struct Networks {
+    paths: BTreeMap<IpAddr, BTreeSet<PathId>>,
+    by_size: BTreeSet<(usize, IpAddr)>,
+}
+
+impl Networks {
+    fn change(&mut self, network: IpAddr, change: impl FnOnce(&mut BTreeSet<PathId>)) {
+        let paths = self.paths.entry(network).or_default();
+        self.by_size.remove(&(paths.len(), network));
+        change(paths);
+        if paths.is_empty() {
+            self.paths.remove(&network);
+        } else {
+            self.by_size.insert((paths.len(), network));
+        }
+    }
+
+    /// The oldest path of the network with the most paths, which is forgotten.
+    fn pop(&mut self) -> Option<PathId> {
+        let &(_, largest) = self.by_size.last()?;
+        let mut oldest = None;
+        self.change(largest, |paths| oldest = paths.pop_first());
+        oldest
+    }
+}
+
+/// The network that a path leads to. A path without an address is a tree's.
+fn network(addresses: &Addresses) -> IpAddr {
+    addresses.first().map_or(Ipv4Addr::UNSPECIFIED.into(), |first| network_of(first.remote.ip()))
+}
 
 impl Paths {
     /// The path that a datagram came by, or that leads to a group ([`GroupAddr::path`](headwater_udp::GroupAddr::path)): the
@@ -75,7 +110,7 @@ impl Paths {
 
     fn add(&mut self, addresses: Addresses) -> PathId {
         if self.addresses.len() >= MOST
-            && let Some((_, gone)) = self.addresses.pop_first()
+            && let Some(gone) = self.networks.pop().and_then(|oldest| self.addresses.remove(&oldest))
         {
             gone.iter().for_each(|a| {
                 self.known.remove(a);
@@ -84,6 +119,7 @@ impl Paths {
         }
         let path = PathId(self.next & !CONTROL);
         self.next = (self.next + 1) & !CONTROL;
+        self.networks.change(network(&addresses), |paths| _ = paths.insert(path));
         self.addresses.insert(path, addresses);
         path
     }
@@ -143,6 +179,26 @@ mod tests {
         let between = paths.of_peer(from(2));
         assert!(between != one && between != two);
         assert_eq!((paths.of_peer(from(2)), paths.of(from(2))), (between, between));
+    }
+
+    #[test]
+    fn a_peer_that_keeps_changing_its_port_makes_no_other_forgotten() {
+        let mut paths = Paths::default();
+        let others: Vec<PathAddr> = (1..=200).map(|n| PathAddr::to(([10, 0, 0, n], 7001).into())).collect();
+        let known: Vec<PathId> = others.iter().map(|other| paths.of(*other)).collect();
+        let mut newest = PathId(0);
+        for ip in [[192, 0, 2, 7], [192, 0, 2, 8]] {
+            for port in 1..=u16::MAX {
+                newest = paths.of(PathAddr::to((ip, port).into()));
+            }
+        }
+        for (other, path) in others.iter().zip(&known) {
+            assert_eq!((paths.find(other), paths.addresses(*path)), (Some(*path), &[*other][..]));
+        }
+        assert_eq!(paths.addresses(newest).len(), 1, "its last address is known");
+        assert_eq!(paths.addresses.len(), MOST);
+        let counted: usize = paths.networks.paths.values().map(BTreeSet::len).sum();
+        assert_eq!((counted, paths.networks.by_size.len()), (MOST, 202));
     }
 
     #[test]

@@ -34,7 +34,7 @@ mod stats;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use headwater_machine::{Endpoint, Input, Output, Packet, SortedMap, Timers};
+use headwater_machine::{Endpoint, Input, Output, Packet, Shares, SortedMap, Taker, Timers};
 use headwater_units::{Bytes, Duration, FlowId, Geometry, ObjectId, PathId, Time};
 use headwater_wire::{
     Body, Class, Control, Datagram, FinReason, FlowRole, MAX_FLOWS, Push, Refusal, ToController, ToSource,
@@ -68,6 +68,8 @@ pub struct Source {
     holdings: BTreeMap<ObjectId, Bytes>,
     gone: VecDeque<ObjectId>,
     flows: SortedMap<FlowId, Held>,
+    /// Shares of the flows that callers have ordered.
+    callers: Shares,
     /// Objects that are sent on while they are received.
     relays: Relays,
     ended: Ended,
@@ -89,6 +91,8 @@ struct Held {
     flow: Flow,
     /// Path to its controller.
     controller: PathId,
+    /// Whoever has ordered it, if that was not this node's controller.
+    caller: Option<Taker>,
     /// Whether it is in the queue of flows that may send.
     queued: bool,
     /// Its entry in the table of timers, never later than its deadline.
@@ -102,6 +106,7 @@ impl Source {
             holdings: BTreeMap::new(),
             gone: VecDeque::new(),
             flows: SortedMap::default(),
+            callers: Shares::default(),
             relays: Relays::default(),
             ended: Ended::new(config.ended_memory),
             ready: VecDeque::new(),
@@ -184,7 +189,7 @@ impl Source {
 
     fn on_order(&mut self, now: Time, path: PathId, order: ToSource) {
         match order {
-            ToSource::Push(push) => self.on_push(now, path, push),
+            ToSource::Push(push) => self.on_push(now, path, push, None),
             // Of a flow that another has made nobody else is obeyed. A controller that comes back by another path says first what it
             // has ordered, with the flow's key.
             other if self.flows.get(&other.flow()).is_some_and(|held| held.controller != path) => {
@@ -202,7 +207,7 @@ impl Source {
         }
     }
 
-    fn on_push(&mut self, now: Time, path: PathId, mut push: Push) {
+    fn on_push(&mut self, now: Time, path: PathId, mut push: Push, caller: Option<Taker>) {
         let flow = push.flow;
         if self.common.config.gentle {
             push.class = Class::Gentle;
@@ -232,8 +237,13 @@ impl Source {
         let Ok(geometry) = Geometry::new(push.bytes, push.symbol_size) else {
             return self.refuse(path, flow, Refusal::UnknownObject);
         };
-        if self.flows.len() >= self.common.config.max_flows {
+        let most = self.common.config.max_flows;
+        let has_share = caller.is_none_or(|caller| self.callers.has_room(&caller, 1, most));
+        if self.flows.len() >= most || !has_share {
             return self.refuse(path, flow, Refusal::Full);
+        }
+        if let Some(caller) = &caller {
+            self.callers.take(caller, 1);
         }
         self.stats.opened += 1;
         self.event(SourceEvent::Opened(Box::new(Opened {
@@ -250,7 +260,7 @@ impl Source {
             self.relays.enter(push.object);
         }
         let opened = Flow::new(now, push, geometry, &mut self.common);
-        let mut held = Held { flow: opened, controller: path, queued: false, timer: None };
+        let mut held = Held { flow: opened, controller: path, caller, queued: false, timer: None };
         self.timers.arm(&mut held.timer, held.flow.deadline(), flow);
         self.flows.insert(flow, held);
         self.report_at.get_or_insert(now + self.common.config.report_every);
@@ -354,6 +364,9 @@ impl Source {
                 self.limit = limit.map(RateLimit::new);
                 self.common.shared.limited = false;
             }
+            SourceCommand::PushOfCaller { path, caller, push } => {
+                self.on_push(now, path, *push, Some(caller));
+            }
         }
     }
 
@@ -390,6 +403,9 @@ impl Source {
         }
         if let Some(at) = closed.timer {
             self.timers.remove(at, flow);
+        }
+        if let Some(caller) = &closed.caller {
+            self.callers.give_back(caller, 1);
         }
         self.ended.insert(flow);
         self.stats.closed += 1;

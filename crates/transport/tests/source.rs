@@ -2,13 +2,14 @@
 
 mod source_net;
 
+use headwater_machine::Taker;
 use headwater_testkit::{Line, Simulation};
-use headwater_transport::SourceEvent;
 use headwater_transport::flow::paths::Unanswered;
 use headwater_transport::push::PushFlowConfig;
 use headwater_transport::source::SourceConfig;
+use headwater_transport::{SourceCommand, SourceEvent};
 use headwater_units::{
-    BlockIndex, Duration, ESI_LIMIT, Esi, FlowId, PacketNumber, PathId, SymbolId, Symbols, Time,
+    BlockIndex, Duration, ESI_LIMIT, Esi, FlowId, NodeId, PacketNumber, PathId, SymbolId, Symbols, Time,
 };
 use headwater_wire::{
     Ack, AckRange, Assign, Assignment, Body, Control, Delivery, MarkSignal, Owed, Push, Refusal,
@@ -82,6 +83,35 @@ fn every_listed_symbol_is_delivered_through_loss_reordering_duplicates_and_lost_
 
 fn count(net: &Net, matching: impl Fn(&SourceEvent) -> bool) -> usize {
     net.events.iter().filter(|(_, e)| matching(e)).count()
+}
+
+/// Callers have shares of the table of flows: whoever comes beside one that orders all it can finds room, and so does the controller.
+#[test]
+fn flows_that_callers_of_one_network_order_leave_room_for_those_of_others() {
+    let mut net =
+        Net::new(SourceConfig { max_flows: 64, ..SourceConfig::default() }, Weather::default(), 1, 4);
+    let mut number = 0;
+    let mut order = |net: &mut Net, key: u8, ip: [u8; 4], flows: usize| {
+        let before = net.source.flows().count();
+        for _ in 0..flows {
+            number += 1;
+            let caller = Taker { node: NodeId([key; 32]), network: Some(ip.into()) };
+            let push = Box::new(push(number, 1.0, 4));
+            net.command(SourceCommand::PushOfCaller { path: CONTROLLER, caller, push });
+        }
+        net.source.flows().count() - before
+    };
+    let flood = [192, 0, 2, 7];
+    assert_eq!([1, 2, 3].map(|key| order(&mut net, key, flood, 40)), [16, 16, 0]);
+    assert_eq!(order(&mut net, 4, [192, 0, 2, 8], 8), 8);
+    for flow in 1000..1100 {
+        net.control(ToSource::Push(push(flow, 1.0, 4)));
+    }
+    assert_eq!(net.source.flows().count(), 64, "the controller has no share, and the rest");
+    for flow in 1..=16 {
+        net.control(ToSource::Stop { flow: FlowId(flow) });
+    }
+    assert_eq!(order(&mut net, 3, flood, 40), 16, "what has ended makes room");
 }
 
 #[test]

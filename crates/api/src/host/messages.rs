@@ -5,10 +5,13 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use headwater_control::{Link, Unread};
+use headwater_machine::Taker;
 use headwater_node as node;
 use headwater_udp::GroupAddr;
 use headwater_units::{Duration, PathId};
-use headwater_wire::{CoflowRank, Control, GroupQuestion, NodeInfo, ToController, ToNode, resolve_address};
+use headwater_wire::{
+    CoflowRank, Control, GroupQuestion, NodeInfo, ToController, ToNode, ToSource, network_of, resolve_address,
+};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -42,6 +45,11 @@ impl Default for Answers {
     fn default() -> Self {
         Answers { waiting: Semaphore::new(WAITING_AT_ONCE), held: Semaphore::new(ANSWERS_KIB) }
     }
+}
+
+/// Whoever takes places of tables by what comes over a link.
+pub(super) fn taker(link: &Link) -> Taker {
+    Taker { node: link.peer(), network: Some(network_of(link.remote_addr().ip())) }
 }
 
 impl Host {
@@ -215,7 +223,12 @@ impl Host {
             mut order => {
                 order.resolve(peer.at);
                 peer.narrow(&mut order);
-                self.hand_in(path, order, Some(unread));
+                match (role, order, &self.inner.node) {
+                    (node::Role::Caller, Control::Source(ToSource::Push(push)), Some(node)) => {
+                        node.push_of_caller(path, taker(link), push);
+                    }
+                    (_, order, _) => self.hand_in(path, order, Some(unread)),
+                }
             }
         }
     }

@@ -1,6 +1,8 @@
 //! Commands from the driver to a source; its answers are events of its flows ([`SourceEvent`](crate::SourceEvent)).
 
+use headwater_machine::Taker;
 use headwater_units::{BitRate, BlockIndex, Bytes, Esi, FlowId, ObjectId, PathId};
+use headwater_wire::Push;
 use serde::{Deserialize, Serialize};
 
 /// Commands from the driver to a source.
@@ -59,6 +61,15 @@ pub enum SourceCommand {
     Limit {
         /// As in [`SourceConfig::limit`](super::SourceConfig::limit).
         limit: Option<BitRate>,
+    },
+    /// An order to push that came from whoever has dialled this node, and not from its controller: such flows have shares of the table.
+    PushOfCaller {
+        /// The path that it came by.
+        path: PathId,
+        /// Who says it.
+        caller: Taker,
+        /// The order.
+        push: Box<Push>,
     },
 }
 

@@ -17,7 +17,8 @@ pub struct SourceConfig {
     pub limit: Option<BitRate>,
     /// Interval of reports to the controller. 200 ms.
     pub report_every: Duration,
-    /// Flows at a time; a push beyond is refused.
+    /// Flows at a time; a push beyond is refused. Of those that callers have ordered, one caller has a quarter at most, those of one network
+    /// half.
     pub max_flows: usize,
     /// Ended flows remembered, so that a repeated FIN is answered and a repeated push does not revive them.
     pub ended_memory: usize,
