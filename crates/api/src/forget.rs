@@ -40,6 +40,16 @@ async fn forget_at(host: &Host, path: PathId, what: &str) -> Result<ForgetResult
             "the controller no longer knows {}: somebody else had it forgotten",
             node.name
         ))),
+        Answer::Forgetting(Forgetting::NotFromThere) => Err(AppError::Failed(
+            "the controller forgets nodes for commands on its own machine, and on machines of nodes that are connected to it: run this \
+             there"
+                .to_owned(),
+        )),
+        Answer::Forgetting(Forgetting::TooSoon { wait }) => Err(AppError::Failed(format!(
+            "{} may be restarting, and names that only it holds would be lost: run this again in {} s, or now on the controller's machine",
+            node.name,
+            wait.as_nanos().div_ceil(1_000_000_000)
+        ))),
         _ => Err(AppError::Failed(
             "the controller cannot forget nodes: it is of an older version; restart it with this one"
                 .to_owned(),

@@ -11,11 +11,13 @@ mod links;
 mod messages;
 mod names;
 mod objects;
+mod query_door;
+mod remembered;
 mod reports;
 mod running;
 mod setup;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU32;
@@ -31,6 +33,7 @@ use tokio::task::AbortHandle;
 
 use self::keys::{Key, key_for};
 pub(crate) use self::names::{NameNews, given, refused, rule};
+pub(crate) use self::query_door::Origin;
 use self::setup::{bind_control, host_name, prepare_codec};
 use super::controller_host::ControllerHost;
 use super::events::EventFeed;
@@ -81,13 +84,13 @@ impl Peer {
 struct State {
     peers: BTreeMap<PathId, Peer>,
     held: BTreeMap<ObjectId, Held>,
-    /// Objects that others said they hold: by object, their paths.
-    held_by: BTreeMap<ObjectId, BTreeSet<PathId>>,
+    /// What others said they hold.
+    held_by: remembered::Holders,
     hashes: hashes::Remembered,
     /// Objects held until their copies turned out not to be them any more: how, and as what they were offered.
     spoiled: BTreeMap<ObjectId, (Spoiled, Vec<Holding>)>,
     /// Where nodes said that they are reached.
-    labels: BTreeMap<NodeId, String>,
+    labels: remembered::Labels,
     /// Listener for invitations to casts, each with the path it came by.
     on_invitations: Option<UnboundedSender<(PathId, ToNode)>>,
     /// Listeners for news of the casts that this process has asked for.

@@ -32,7 +32,7 @@ pub(crate) enum Query {
     Status,
     /// Question: what are you?
     Role,
-    /// To a controller: drop this node, which is away.
+    /// To a controller: drop this node, which is away. For operators ([`super::host`], `query_door`).
     Forget { node: NodeId },
     /// To a controller: the block hashes of an object, or who tells them. `in_vain`: this one was named, and did not.
     HashesOrWhere { object: ObjectId, in_vain: Option<NodeId> },
@@ -58,6 +58,10 @@ pub(crate) enum Forgetting {
     Connected,
     /// There is no such node.
     Unknown,
+    /// Whoever asks is neither on the controller's machine nor on that of a connected node.
+    NotFromThere,
+    /// It has not been away for long, and may be restarting. On the controller's machine it is forgotten now, elsewhere after this time.
+    TooSoon { wait: Duration },
 }
 
 /// An answer.

@@ -34,8 +34,9 @@ pub(crate) struct Node {
     pub(crate) keeps: bool,
     /// It is about to stop: no task begins with it.
     pub(crate) leaving: bool,
-    seen: Time,
-    /// Objects that it holds, and the names that it gave for them.
+    /// When it came, or was last here.
+    pub(crate) seen: Time,
+    /// What it holds, and the names that it said.
     holds: BTreeMap<ObjectId, BTreeSet<String>>,
     /// Objects that it held before it restarted, until it names them again.
     formerly: BTreeMap<ObjectId, BTreeSet<String>>,

@@ -44,6 +44,7 @@
 //! Differs from the paper: a weight is also planned anew in a fixed interval, not only on arrivals and completions;
 //! flows of a silent receiver do not take part in the plan; capacities are measured (docs/decisions/0031).
 
+use core::net::IpAddr;
 use std::collections::VecDeque;
 
 use headwater_machine::{Endpoint, Input, Output, Packet, Taker};
@@ -190,6 +191,16 @@ impl Controller {
     /// Introduction of a node, if it is known.
     pub fn info_of(&self, node: NodeId) -> Option<&NodeInfo> {
         self.catalog.node(node).map(|node| &node.info)
+    }
+
+    /// Since when a known node is away; `None` if it is here.
+    pub fn away_since(&self, node: NodeId) -> Option<Time> {
+        self.catalog.node(node).filter(|node| node.path.is_none()).map(|node| node.seen)
+    }
+
+    /// Whether a node is here that speaks from this address.
+    pub fn has_node_at(&self, ip: IpAddr) -> bool {
+        self.catalog.nodes().any(|node| node.path.is_some() && node.info.seen == Some(ip))
     }
 
     fn control(&mut self, now: Time, path: PathId, control: ToController) {

@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use headwater_control::{Expect, Link};
 use headwater_store::BlockHashes;
@@ -29,6 +29,10 @@ const SHORT: usize = 1024;
 const TOLD_BY_EACH: usize = 4;
 /// Nodes that are remembered as told, for each object; later ones are told by the controller.
 const MOST_TOLD: usize = 65_536;
+/// A node that somebody could not reach is not named to others for so long.
+const COMPLAINT_COUNTS: Duration = Duration::from_secs(60);
+/// Maximum number of such nodes; further complaints do not count.
+const MOST_COMPLAINTS: usize = 1024;
 /// Time for a named node to answer; it may have to wait for its own answer.
 const NAMED_PATIENCE: Duration = Duration::from_secs(5);
 /// Part of it in which it must be reached: somewhere a firewall is between.
@@ -50,8 +54,16 @@ pub(super) struct Remembered {
 #[derive(Debug, Default)]
 pub(super) struct Referrals {
     objects: BTreeMap<ObjectId, Told>,
-    /// Not named any more: they have left, or somebody could not reach them.
-    unreachable: BTreeSet<NodeId>,
+    away: Away,
+}
+
+/// Nodes that nobody is sent to.
+#[derive(Debug, Default)]
+struct Away {
+    /// Their links have ended.
+    left: BTreeSet<NodeId>,
+    /// Somebody who was sent there could not reach them, and until when that counts.
+    in_vain: BTreeMap<NodeId, Instant>,
 }
 
 /// Of one object.
@@ -63,21 +75,23 @@ struct Told {
     /// Those before have been sent as many as they tell.
     first_free: usize,
     by_controller: usize,
+    /// Who was sent to whom, and has not complained. Nobody is sent twice.
+    sent: BTreeMap<NodeId, NodeId>,
 }
 
 impl Referrals {
-    /// Node that `asker` should ask for the hashes of an object; `None`: it is told here. Others may be sent to one
-    /// that listens.
-    fn refer(&mut self, object: ObjectId, asker: NodeId, listens: bool) -> Option<NodeId> {
+    /// Whom `asker` should ask for the hashes of an object; `None`: it is told here. Others may be sent to one that listens.
+    fn refer(&mut self, now: Instant, object: ObjectId, asker: NodeId, listens: bool) -> Option<NodeId> {
         if self.objects.len() >= KEPT && !self.objects.contains_key(&object) {
             self.objects.pop_first();
         }
         let told = self.objects.entry(object).or_default();
-        let is_new = !told.known.contains(&asker);
-        let teller =
-            if is_new && told.by_controller >= TOLD_BY_EACH { told.next(&self.unreachable) } else { None };
-        if teller.is_none() {
-            told.by_controller += 1;
+        let is_new = !told.known.contains(&asker) && !told.sent.contains_key(&asker);
+        let may_be_sent = is_new && told.by_controller >= TOLD_BY_EACH && told.sent.len() < MOST_TOLD;
+        let teller = if may_be_sent { told.next(now, &self.away) } else { None };
+        match teller {
+            Some(teller) => _ = told.sent.insert(asker, teller),
+            None => told.by_controller += 1,
         }
         if is_new && listens && told.tellers.len() < MOST_TOLD {
             told.tellers.push((asker, 0));
@@ -88,26 +102,50 @@ impl Referrals {
 
     /// Nobody is sent to this node any more.
     pub(super) fn leave_out(&mut self, node: NodeId) {
-        if self.unreachable.len() < MOST_TOLD {
-            self.unreachable.insert(node);
+        if self.away.left.len() < MOST_TOLD {
+            self.away.left.insert(node);
         }
     }
 
     /// It is back.
     pub(super) fn allow(&mut self, node: NodeId) {
-        self.unreachable.remove(&node);
+        self.away.left.remove(&node);
+    }
+
+    /// Somebody says that a node did not tell the hashes. That counts once from whoever was sent there, and for a while: whoever says so
+    /// may lie, or be behind a firewall of its own.
+    fn complain(&mut self, now: Instant, object: ObjectId, asker: NodeId, of: NodeId) {
+        let Some(told) = self.objects.get_mut(&object) else { return };
+        if told.sent.get(&asker) != Some(&of) {
+            return;
+        }
+        // It stays known as one that was told, so it is not sent anywhere again.
+        told.sent.remove(&asker);
+        if told.known.len() < MOST_TOLD {
+            told.known.insert(asker);
+        }
+        let in_vain = &mut self.away.in_vain;
+        if in_vain.len() >= MOST_COMPLAINTS {
+            in_vain.retain(|_, until| now < *until);
+        }
+        if in_vain.len() < MOST_COMPLAINTS {
+            in_vain.insert(of, now + COMPLAINT_COUNTS);
+        }
     }
 }
 
 impl Told {
     /// Takes a turn of the first that has one left.
-    fn next(&mut self, unreachable: &BTreeSet<NodeId>) -> Option<NodeId> {
-        while let Some((node, turns)) = self.tellers.get_mut(self.first_free) {
-            if *turns < TOLD_BY_EACH && !unreachable.contains(node) {
+    fn next(&mut self, now: Instant, away: &Away) -> Option<NodeId> {
+        let mut place = self.first_free;
+        while let Some((node, turns)) = self.tellers.get_mut(place) {
+            let is_over = *turns >= TOLD_BY_EACH || away.left.contains(node);
+            if !is_over && away.in_vain.get(node).is_none_or(|until| now >= *until) {
                 *turns += 1;
                 return Some(*node);
             }
-            self.first_free += 1;
+            self.first_free += usize::from(is_over && place == self.first_free);
+            place += 1;
         }
         None
     }
@@ -140,10 +178,9 @@ impl Host {
             if let Some(hashes) = state.hashes_here(object) {
                 return Some(hashes);
             }
-            let link = |path: &PathId| Some(state.peers.get(path)?.link.clone());
-            let holders: Vec<Link> =
-                state.held_by.get(&object).into_iter().flatten().filter_map(link).collect();
-            (holders, path.as_ref().filter(|path| **path != LOCAL).and_then(link))
+            let link = |path: PathId| Some(state.peers.get(&path)?.link.clone());
+            let holders: Vec<Link> = state.held_by.of(object).filter_map(link).collect();
+            (holders, path.filter(|path| *path != LOCAL).and_then(link))
         };
         let _wanting = self.want(object);
         for link in holders {
@@ -254,16 +291,18 @@ impl Host {
         }
         let named = {
             let mut state = self.state();
-            let listens = state.labels.contains_key(&asker);
+            let listens = state.labels.get(asker).is_some();
             let referrals = &mut state.hashes.referrals;
+            #[allow(clippy::disallowed_methods)] // A complaint counts for a while.
+            let now = Instant::now();
             match in_vain {
                 Some(node) => {
-                    referrals.leave_out(node);
+                    referrals.complain(now, object, asker, node);
                     None
                 }
-                None => referrals.refer(object, asker, listens),
+                None => referrals.refer(now, object, asker, listens),
             }
-            .and_then(|node| Some((node, state.labels.get(&node)?.parse().ok()?)))
+            .and_then(|node| Some((node, state.labels.get(node)?.parse().ok()?)))
         };
         match named {
             Some((node, at)) => {
@@ -301,17 +340,22 @@ mod tests {
         NodeId(id)
     }
 
+    #[allow(clippy::disallowed_methods)] // A test counts from now.
+    fn now() -> Instant {
+        Instant::now()
+    }
+
     #[test]
     fn each_tells_four_and_the_controller_too() {
         let object = ObjectId([1; 32]);
         let mut referrals = Referrals::default();
         let mut told: BTreeMap<Option<NodeId>, usize> = BTreeMap::new();
         for n in 0..1000 {
-            *told.entry(referrals.refer(object, node(n), true)).or_default() += 1;
+            *told.entry(referrals.refer(now(), object, node(n), true)).or_default() += 1;
         }
         assert!(told.values().all(|others| *others <= TOLD_BY_EACH), "{told:?}");
         assert_eq!(told[&None], TOLD_BY_EACH);
-        assert_eq!(referrals.refer(object, node(7), true), None, "who asks again is told here");
+        assert_eq!(referrals.refer(now(), object, node(7), true), None, "who asks again is told here");
     }
 
     #[test]
@@ -319,16 +363,50 @@ mod tests {
         let object = ObjectId([1; 32]);
         let mut referrals = Referrals::default();
         for n in 0..4 {
-            assert_eq!(referrals.refer(object, node(n), n > 1), None);
+            assert_eq!(referrals.refer(now(), object, node(n), n > 1), None);
         }
         referrals.leave_out(node(2));
         for n in 10..14 {
-            assert_eq!(referrals.refer(object, node(n), false), Some(node(3)));
+            assert_eq!(referrals.refer(now(), object, node(n), false), Some(node(3)));
         }
-        assert_eq!(referrals.refer(object, node(14), true), None, "nobody else has it");
-        assert_eq!(referrals.refer(object, node(15), true), Some(node(14)));
+        assert_eq!(referrals.refer(now(), object, node(14), true), None, "nobody else has it");
+        assert_eq!(referrals.refer(now(), object, node(15), true), Some(node(14)));
         referrals.leave_out(node(14));
-        assert_eq!(referrals.refer(object, node(16), false), Some(node(15)));
+        assert_eq!(referrals.refer(now(), object, node(16), false), Some(node(15)));
+    }
+
+    #[test]
+    fn a_complaint_counts_from_whoever_was_sent_there_once_and_for_a_minute() {
+        let (object, begun) = (ObjectId([1; 32]), now());
+        let mut referrals = Referrals::default();
+        for n in 0..4 {
+            assert_eq!(referrals.refer(begun, object, node(n), n == 0), None);
+        }
+        // Neither one that asks for the first time, nor one that was sent elsewhere.
+        referrals.complain(begun, object, node(20), node(0));
+        assert_eq!(referrals.refer(begun, object, node(21), false), Some(node(0)));
+        referrals.complain(begun, object, node(21), node(9));
+        assert_eq!(referrals.refer(begun, object, node(22), false), Some(node(0)));
+        referrals.complain(begun, object, node(22), node(0));
+        assert_eq!(referrals.refer(begun, object, node(22), false), None, "nobody is sent twice");
+        assert_eq!(referrals.refer(begun, object, node(23), false), None);
+        let later = begun + COMPLAINT_COUNTS;
+        referrals.complain(later, object, node(22), node(0));
+        assert_eq!(referrals.refer(later, object, node(24), false), Some(node(0)), "it may be tried again");
+    }
+
+    #[test]
+    fn complaints_are_bounded_and_expire() {
+        let (object, begun) = (ObjectId([1; 32]), now());
+        let mut referrals = Referrals::default();
+        (0..4).for_each(|n| _ = referrals.refer(begun, object, node(n), n == 0));
+        referrals.objects.get_mut(&object).unwrap().sent =
+            (0..2000).map(|n| (node(3000 + n), node(1000 + n))).collect();
+        (0..2000).for_each(|n| referrals.complain(begun, object, node(3000 + n), node(1000 + n)));
+        assert_eq!(referrals.away.in_vain.len(), MOST_COMPLAINTS);
+        referrals.objects.get_mut(&object).unwrap().sent.insert(node(9000), node(0));
+        referrals.complain(begun + COMPLAINT_COUNTS, object, node(9000), node(0));
+        assert_eq!(referrals.away.in_vain.len(), 1);
     }
 
     fn host(state: &Path, is_controller: bool) -> Host {

@@ -262,10 +262,8 @@ impl Host {
         // A newer link may have taken the path over.
         if state.peers.get(&path).is_some_and(|p| p.link.is_same(&link)) {
             state.peers.remove(&path);
-            state.held_by.retain(|_, paths| {
-                paths.remove(&path);
-                !paths.is_empty()
-            });
+            state.held_by.lose(path);
+            state.labels.lose(link.peer());
             drop(state);
             if let Some(controller) = &self.inner.controller {
                 self.state().hashes.referrals.leave_out(link.peer());

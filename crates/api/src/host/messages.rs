@@ -16,16 +16,14 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::addresses::{THIS_MACHINE, introduced};
+use super::query_door::{Asker, asker};
 use super::{Host, LOCAL};
 use crate::ops::rounded;
 use crate::outbox::Outbox;
-use crate::query::{Answer, MOST_ADDRESSES, Query, Role};
+use crate::query::{Answer, Forgetting, MOST_ADDRESSES, Query, Role};
 use crate::report::address_of;
 use headwater_driver::NodeEvent;
 
-/// Most remembered objects of others, and addresses of nodes: a peer that names more costs no more memory. Of what is
-/// not remembered, the controller is asked.
-const MOST_REMEMBERED: usize = 65_536;
 /// Answers up to this length take no part of the memory for answers.
 const SMALL_ANSWER: usize = 16 << 10;
 /// Answers that were made and are not read yet take no more memory than this, KiB; one that is longer alone does.
@@ -240,18 +238,13 @@ impl Host {
             ToController::Hello(info) => {
                 let info = introduced(info, link.peer(), from);
                 if let Some(listen) = info.listen {
-                    let labels = &mut self.state().labels;
-                    if labels.len() < MOST_REMEMBERED || labels.contains_key(&info.node) {
-                        labels.insert(info.node, resolve_address(listen, from).to_string());
-                    }
+                    let label = resolve_address(listen, from).to_string();
+                    self.state().labels.note(taker(link), label);
                 }
                 ToController::Hello(info)
             }
             ToController::Hold(holding) => {
-                let held_by = &mut self.state().held_by;
-                if held_by.len() < MOST_REMEMBERED || held_by.contains_key(&holding.object) {
-                    held_by.entry(holding.object).or_default().insert(path);
-                }
+                self.state().held_by.note(holding.object, path, taker(link));
                 ToController::Hold(holding)
             }
             other => other,
@@ -286,6 +279,10 @@ impl Host {
     }
 
     async fn answer(&self, link: &Link, query: Query) -> Answer {
+        let from = match asker(&query) {
+            Asker::Anybody => None,
+            Asker::Operator => Some(self.origin(link)),
+        };
         match query {
             Query::Holdings if self.inner.node.is_some() => {
                 // A process that is about to stop has nothing for peers that come now.
@@ -313,9 +310,15 @@ impl Host {
             Query::Status => Answer::view(self.own_status(link).await.as_ref()),
             Query::DataPath => Answer::view(self.data_path().as_ref()),
             Query::Role => Answer::Role(self.role()),
-            Query::Forget { node } => match &self.inner.controller {
-                Some(controller) => controller.forget(node).await.map_or(Answer::Unknown, Answer::Forgetting),
-                None => Answer::Unknown,
+            Query::Forget { node } => match (&self.inner.controller, from) {
+                (Some(controller), Some(from)) => {
+                    let forgetting = controller.forget(node, from).await;
+                    if forgetting == Some(Forgetting::NotFromThere) {
+                        self.inner.ops.refuse_message();
+                    }
+                    forgetting.map_or(Answer::Unknown, Answer::Forgetting)
+                }
+                _ => Answer::Unknown,
             },
         }
     }

@@ -100,7 +100,7 @@ impl Host {
         for of in unknown.chunks(MOST_ADDRESSES) {
             let answer = self.addresses(path, of.to_vec());
             let Ok(Some(found)) = tokio::time::timeout(LABELS_PATIENCE, answer).await else { return };
-            self.state().labels.extend(found);
+            self.state().labels.learn(found);
         }
     }
 
@@ -118,11 +118,11 @@ impl Host {
 
     /// Where nodes are reached, as far as it is known.
     pub(crate) fn labels(&self) -> Vec<(NodeId, String)> {
-        self.state().labels.iter().map(|(node, label)| (*node, label.clone())).collect()
+        self.state().labels.all().map(|(node, label)| (node, label.clone())).collect()
     }
 
     /// Where a node is reached, if it said so to this process.
     pub(crate) fn label(&self, node: NodeId) -> Option<String> {
-        self.state().labels.get(&node).cloned()
+        self.state().labels.get(node).cloned()
     }
 }

@@ -107,7 +107,8 @@ pub(crate) struct GcArgs {
   headwater forget 1f3a9c42 --controller 10.0.0.1
 
 Objects that only it held are no longer listed. A node that is connected is not forgotten: stop it first. One that comes
-back is known again.")]
+back is known again. Run this on the controller's machine, or on that of a connected node: from there a node is forgotten
+once it has been away for 10 minutes, since until then it may be restarting.")]
 pub(crate) struct ForgetArgs {
     /// The node: its name or address, or 8 digits or more of its fingerprint
     #[arg(value_name = "NODE")]
