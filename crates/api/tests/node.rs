@@ -100,7 +100,7 @@ async fn a_name_too_many_is_refused_and_the_others_stay() {
     );
     for n in 0..16 {
         let file = folder.path().join(format!("file-{n}"));
-        node.get(&format!("name-{n}"), Output::File(file)).await.unwrap();
+        node.get(format!("name-{n}"), Output::File(file)).await.unwrap();
     }
     node.close().await;
 }

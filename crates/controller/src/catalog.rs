@@ -5,6 +5,7 @@
 
 mod names;
 mod naming;
+mod sizes;
 
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +15,7 @@ use headwater_units::{BitRate, Bytes, NodeId, ObjectId, PathId, Time};
 use headwater_wire::{Holding, NodeInfo, Refusal, Spoiled};
 
 use self::names::Names;
+use self::sizes::Voice;
 use crate::{ControllerConfig, NameRecord};
 
 /// Fewer digits of an id are too easily another's.
@@ -49,6 +51,10 @@ pub(crate) struct Object {
     pub(crate) bytes: Bytes,
     /// Nodes that hold it, here or away.
     pub(crate) holders: BTreeSet<NodeId>,
+    /// Nodes that hold it as they say, but of other sizes.
+    others: BTreeMap<NodeId, Bytes>,
+    /// Those that were told this size, while others state another one, and did not get the object.
+    against: BTreeSet<Voice>,
     /// Names that stand for it now.
     pub(crate) names: BTreeSet<String>,
     /// The node whose copy was the last to turn out spoiled, and how, until somebody holds the object again.
@@ -60,8 +66,10 @@ pub(crate) struct Object {
 /// What became of a message that a node holds an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recorded {
-    /// Nothing: there is no room, or another holder states another size.
+    /// Nothing: there is no room.
     No,
+    /// It is remembered, but the object is not served from there: another holder states another size.
+    Disputed,
     /// It is recorded, but its name is not: there is no room for that.
     WithoutName,
     /// It is recorded.
@@ -93,6 +101,8 @@ pub(crate) struct Catalog {
     racks: BTreeMap<String, BTreeMap<BitRate, usize>>,
     /// Names that had to make room.
     forgotten_names: Vec<String>,
+    /// Objects whose size is another now.
+    resized: Vec<ObjectId>,
     /// Objects that somebody holds, by one of the holders.
     held: Shares,
     /// Bytes of what is remembered of each node's objects ([`HOLDING_BYTES`], [`NAME_BYTES`]).
@@ -315,24 +325,25 @@ impl Catalog {
         let known = self.objects.entry(object).or_insert_with(|| Object {
             bytes,
             holders: BTreeSet::new(),
+            others: BTreeMap::new(),
+            against: BTreeSet::new(),
             names: BTreeSet::new(),
             spoiled: None,
             taker,
         });
-        if known.bytes != bytes {
-            // The id is the hash of the bytes, so two sizes cannot both be right. The first holder is believed as long
-            // as it holds.
-            if known.holders.iter().any(|holder| *holder != id) {
-                return Recorded::No;
-            }
+        let is_new_dispute = if Catalog::agrees(known, id, bytes) {
             known.bytes = bytes;
-        }
-        if known.holders.is_empty() {
-            known.taker = taker;
-            self.held.take(&taker, 1);
-        }
-        known.holders.insert(id);
-        known.spoiled = None;
+            known.others.remove(&id);
+            if known.holders.is_empty() {
+                known.taker = taker;
+                self.held.take(&taker, 1);
+            }
+            known.holders.insert(id);
+            known.spoiled = None;
+            None
+        } else {
+            Some(known.others.insert(id, bytes) != Some(bytes))
+        };
         if self.orphans.remove(&object) {
             self.names.held(known.names.iter());
         }
@@ -343,9 +354,17 @@ impl Catalog {
             let formerly = node.formerly.remove(&object);
             node.holds.entry(object).or_insert_with(|| formerly.unwrap_or_default());
         }
-        match name.is_none_or(|name| self.suppose(id, object, name, config)) {
-            true => Recorded::Yes,
-            false => Recorded::WithoutName,
+        let is_named = name.is_none_or(|name| self.suppose(id, object, name, config));
+        match is_new_dispute {
+            None if is_named => Recorded::Yes,
+            None => Recorded::WithoutName,
+            Some(is_new) => {
+                if is_new {
+                    self.unhold_as_holder(object, id);
+                    self.weigh_sizes(object);
+                }
+                Recorded::Disputed
+            }
         }
     }
 
@@ -415,7 +434,9 @@ impl Catalog {
     ) -> Vec<NameRecord> {
         let Some(node) = self.nodes.get(&id) else { return Vec::new() };
         let is_sole_holder = |object: &ObjectId| {
-            self.objects.get(object).is_some_and(|known| known.holders.iter().all(|holder| *holder == id))
+            self.objects.get(object).is_some_and(|known| {
+                known.holders.iter().chain(known.others.keys()).all(|holder| *holder == id)
+            })
         };
         let known = node.holds.iter().chain(&node.formerly);
         let gone: Vec<(ObjectId, BTreeSet<String>)> = known
@@ -447,9 +468,20 @@ impl Catalog {
 
     /// A node holds an object no longer, which may have been the last that did.
     fn orphan(&mut self, object: ObjectId, node: NodeId) {
+        if let Some(known) = self.objects.get_mut(&object) {
+            known.others.remove(&node);
+        }
+        self.unhold_as_holder(object, node);
+    }
+
+    /// A node is no holder of an object that it may hold on with another size.
+    fn unhold_as_holder(&mut self, object: ObjectId, node: NodeId) {
         let Some(known) = self.objects.get_mut(&object) else { return };
         if !known.holders.remove(&node) {
             return;
+        }
+        if known.holders.is_empty() && !known.others.is_empty() {
+            return self.weigh_sizes(object);
         }
         let heir = known.holders.first().and_then(|holder| self.nodes.get(holder)).map(|node| node.taker);
         match heir {

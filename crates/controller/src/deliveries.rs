@@ -315,6 +315,19 @@ impl Deliveries {
         self.agenda.plan = true;
     }
 
+    /// An object has another size than was believed: tasks that were told that one end, and their receivers ask anew.
+    pub(crate) fn end_tasks_of_another_size(
+        &mut self,
+        turn: &mut Turn<'_>,
+        catalog: &Catalog,
+        object: ObjectId,
+    ) {
+        let Some(bytes) = catalog.object(object).map(|known| known.bytes) else { return };
+        let is_told_another = |id: &TaskId| self.tasks.get(*id).is_some_and(|task| task.facts.bytes != bytes);
+        let over: Vec<TaskId> = self.tasks.wanting(object).filter(is_told_another).collect();
+        over.into_iter().for_each(|id| self.end_task(turn, catalog, id, Outcome::Failed));
+    }
+
     /// Flows weigh this from now on: tells those whose weight has changed.
     fn weigh(&mut self, turn: &mut Turn<'_>, weights: BTreeMap<FlowId, Theta>) {
         for (id, theta) in weights {

@@ -50,7 +50,7 @@ use std::collections::VecDeque;
 use headwater_machine::{Endpoint, Input, Output, Packet, Taker};
 use headwater_units::{NodeId, ObjectId, PathId, Time};
 use headwater_wire::{
-    Body, Cast, Claim, ClaimRule, Control, Datagram, Naming, NodeInfo, Refusal, Request, Spoiled,
+    Body, Cast, Claim, ClaimRule, Control, Datagram, Naming, NodeInfo, Outcome, Refusal, Request, Spoiled,
     ToController, ToNode, ToReceiver, Urgency, WhyUnnamed,
 };
 
@@ -225,7 +225,16 @@ impl Controller {
                     deliveries.give_up_spoiled(turn, catalog, task);
                 }
             }
-            ToController::Fin { task, outcome } => deliveries.fin(turn, catalog, path, task, outcome),
+            ToController::Fin { task, outcome } => {
+                let ended = deliveries.tasks().get(task).map(|task| &task.facts);
+                if let (Some(facts), Some(taker)) = (ended, catalog.taker_at(path))
+                    && facts.receiver == taker.node
+                    && outcome != Outcome::Done
+                {
+                    catalog.doubt_size(facts.object, facts.bytes, &taker);
+                }
+                deliveries.fin(turn, catalog, path, task, outcome);
+            }
             ToController::Cast(cast) => self.cast(now, path, (cast, None)),
             ToController::UrgentCast(cast, urgency) => self.cast(now, path, (cast, Some(urgency))),
             ToController::StopCast { cast } => {
@@ -286,7 +295,7 @@ impl Controller {
             ToController::Hold(holding) => {
                 let object = holding.object;
                 match catalog.hold(node, holding, turn.config) {
-                    Recorded::No => {
+                    Recorded::No | Recorded::Disputed => {
                         turn.stats.holdings_refused += 1;
                         return;
                     }

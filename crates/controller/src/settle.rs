@@ -12,6 +12,9 @@ impl Controller {
     pub(super) fn settle(&mut self, now: Time) {
         let Controller { deliveries, catalog, planner, desk, .. } = self;
         let turn = &mut desk.turn(now);
+        for object in catalog.take_resized() {
+            deliveries.end_tasks_of_another_size(turn, catalog, object);
+        }
         let plan = |turn: &mut Turn<'_>, tasks: &Tasks| planner.plan(turn, tasks, catalog);
         deliveries.settle(turn, catalog, plan);
         self.carry_out();

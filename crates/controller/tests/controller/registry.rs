@@ -4,8 +4,8 @@ use headwater_controller::{ControllerCommand, ControllerConfig, ControllerEvent}
 use headwater_machine::{Endpoint, Input, Packet};
 use headwater_units::{BitRate, Bytes, PathId};
 use headwater_wire::{
-    Body, Cast, CastWish, Class, Control, Datagram, Holding, NodeInfo, Refusal, ToController, ToNode,
-    ToReceiver,
+    Body, Cast, CastWish, Class, Control, Datagram, Holding, NodeInfo, Outcome, Refusal, ToController,
+    ToNode, ToReceiver,
 };
 
 use crate::harness::{Bench, holding, info, ms, node, object, path, request};
@@ -92,6 +92,66 @@ fn a_size_that_contradicts_another_holder_is_not_believed() {
     assert_eq!(bench.controller.stats().holdings_refused, 1);
     let view = bench.view();
     assert_eq!((view.objects[0].bytes, view.objects[0].holders.len()), (Bytes::mib(10), 1));
+}
+
+/// One that lies about a size and comes first: the size that more networks state is believed, and of equals another one once a receiver
+/// has failed. Tasks that were told the wrong size end.
+#[test]
+fn whoever_states_a_wrong_size_first_does_not_keep_honest_holders_out() {
+    let lie = || Control::Controller(ToController::Hold(Holding { bytes: Bytes::new(1), ..holding(1) }));
+    let believed = |bench: &Bench| {
+        let object = bench.view().objects[0].clone();
+        (object.bytes, object.holders.iter().map(|node| node.0[0]).collect::<Vec<_>>())
+    };
+    let (wrong, right) = (Bytes::new(1), Bytes::mib(10));
+    let lied_to = || {
+        let mut bench = Bench::new();
+        bench.open_from([192, 0, 2, 7], [101, 102, 103]);
+        bench.open_from([10, 0, 0, 1], [1]);
+        bench.open_from([10, 0, 0, 2], [2]);
+        [101, 102, 103].into_iter().for_each(|n| bench.join(n));
+        [101, 102, 103].into_iter().for_each(|n| bench.say(n, lie()));
+        bench.join(1);
+        bench.say(1, ToController::Hold(holding(1)));
+        assert_eq!(believed(&bench), (wrong, vec![101, 102, 103]), "of equals the first");
+        bench
+    };
+    let mut bench = lied_to();
+    bench.join(2);
+    bench.say(2, ToController::Hold(holding(1)));
+    assert_eq!(believed(&bench), (right, vec![1, 2]), "of two networks, against many keys of one");
+    bench.say(102, lie());
+    assert_eq!(believed(&bench), (right, vec![1, 2]));
+
+    let mut bench = lied_to();
+    let (told, late) = (bench.get(9), bench.ask(8, request(8, 1, "object-1")));
+    assert!(told.flows.iter().all(|flow| flow.node.0[0] > 100));
+    bench.say(9, ToController::Fin { task: told.task, outcome: Outcome::Failed });
+    assert_eq!(believed(&bench), (right, vec![1]), "a receiver has failed");
+    assert!(bench.view().tasks.is_empty(), "{late:?} has ended, too");
+    let again = bench.ask(8, request(8, 2, "object-1"));
+    assert_eq!(again.flows.iter().map(|flow| flow.node.0[0]).collect::<Vec<_>>(), [1]);
+
+    // Whoever states another size has spoken with that.
+    let mut bench = Bench::new();
+    bench.open_from([10, 0, 0, 1], [1]);
+    bench.open_from([192, 0, 2, 7], [101, 102]);
+    [1, 101].into_iter().for_each(|n| bench.join(n));
+    bench.say(1, ToController::Hold(holding(1)));
+    bench.say(101, lie());
+    let task = bench.get(102).task;
+    bench.say(102, ToController::Fin { task, outcome: Outcome::Failed });
+    assert_eq!(believed(&bench), (right, vec![1]));
+    // What a forgotten node held of the believed size is held of another one.
+    bench.lose_path(1);
+    bench.command(ControllerCommand::ForgetNode { node: node(1) });
+    assert_eq!(believed(&bench), (wrong, vec![101]));
+
+    let mut bench = lied_to();
+    [101, 102, 103].into_iter().for_each(|n| bench.say(n, ToController::Drop { object: object(1) }));
+    assert_eq!(believed(&bench), (right, vec![1]), "nobody states another");
+    bench.say(1, ToController::Drop { object: object(1) });
+    assert_eq!(believed(&bench).1, [0; 0]);
 }
 
 #[test]
