@@ -23,9 +23,8 @@ use tokio::sync::oneshot;
 use self::chronicle::Chronicle;
 pub(crate) use self::chronicle::Tally;
 use super::AppError;
-use super::host::Origin;
 use super::outbox::Outbox;
-use super::query::Forgetting;
+use super::query::{Forgetting, Origin};
 
 /// Task -> its record, postcard of [`TaskRecord`]. The digit is the format's version.
 const TASKS: TableDefinition<u64, &[u8]> = TableDefinition::new("tasks 1");

@@ -33,7 +33,6 @@ use tokio::task::AbortHandle;
 
 use self::keys::{Key, key_for};
 pub(crate) use self::names::{NameNews, given, refused, rule};
-pub(crate) use self::query_door::Origin;
 use self::setup::{bind_control, host_name, prepare_codec};
 use super::controller_host::ControllerHost;
 use super::events::EventFeed;

@@ -1,6 +1,6 @@
 //! Questions over a control link that are no part of the protocol's machines: block hashes, listings, views.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use headwater_control::{ControlError, Link};
 use headwater_units::{Bytes, Duration, NodeId, ObjectId};
@@ -62,6 +62,15 @@ pub(crate) enum Forgetting {
     NotFromThere,
     /// It has not been away for long, and may be restarting. On the controller's machine it is forgotten now, elsewhere after this time.
     TooSoon { wait: Duration },
+}
+
+/// Where a question comes from, as far as that gives rights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// This machine.
+    Here,
+    /// Another machine; nodes may run there.
+    Elsewhere(IpAddr),
 }
 
 /// An answer.

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use headwater_control::Link;
 
 use super::Host;
-use crate::query::Query;
+use crate::query::{Origin, Query};
 
 /// Who may ask something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,15 +33,6 @@ pub(super) fn asker(query: &Query) -> Asker {
         | Query::HashesOrWhere { .. } => Asker::Anybody,
         Query::Forget { .. } => Asker::Operator,
     }
-}
-
-/// Where a question comes from, as far as that gives rights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// This machine.
-    Here,
-    /// Another machine; nodes may run there.
-    Elsewhere(IpAddr),
 }
 
 impl Host {
