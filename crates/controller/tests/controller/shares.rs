@@ -1,10 +1,12 @@
 //! No peer fills a table alone, and no network: whoever comes beside one that takes all it can finds room.
 
 use headwater_controller::{ControllerCommand, ControllerConfig, NameRecord};
-use headwater_units::{Bytes, Duration, ObjectId};
+use headwater_machine::{Endpoint, Input, Output, Packet};
+use headwater_units::{Bytes, Duration, NodeId, ObjectId, PathId};
 use headwater_wire::{
     Cast, CastWish, Claim, ClaimRule, Class, CoflowName, CoflowTotal, CoflowTotals, Control, Holding,
-    MAX_COFLOWS, Naming, NodeInfo, Refusal, StandingCast, ToController, ToNode, ToReceiver, WhyUnnamed,
+    MAX_COFLOWS, Naming, NodeInfo, Refusal, Request, StandingCast, ToController, ToNode, ToReceiver,
+    WhyUnnamed,
 };
 
 use crate::harness::{Bench, info, ms, node, request};
@@ -60,6 +62,33 @@ fn tasks_of_one_network_leave_room_for_those_of_others() {
     bench.say(100, ToController::Fin { task: over, outcome: headwater_wire::Outcome::Cancelled });
     bench.say(109, ToController::Request(request(109, 99, "object-1")));
     assert_eq!(of(&bench, 109), 1);
+}
+
+/// Goal: 10,000 nodes behind one address have a task each, beside another network that takes all it can; here a sixteenth of all that.
+#[test]
+fn many_nodes_of_one_network_have_a_task_each_beside_one_that_floods() {
+    let most = ControllerConfig::default().max_tasks;
+    assert!(most / 2 >= 10_000);
+    let mut bench = flooded(ControllerConfig { max_tasks: most / 16, ..ControllerConfig::default() });
+    let mut controller = std::mem::replace(&mut bench, Bench::new()).controller;
+    let now = bench.now;
+    let mut ask = |key: u32, network: [u8; 4], requests: std::ops::Range<u64>| {
+        let mut node = [200; 32];
+        node[..4].copy_from_slice(&key.to_be_bytes());
+        let (path, node) = (PathId(1000 + key), NodeId(node));
+        let opened = ControllerCommand::PathOpened { path, node, network: Some(network.into()) };
+        controller.handle(now, Input::Command(opened));
+        for number in requests {
+            let request = Request { receiver: node, ..request(0, number, "object-1") };
+            controller.handle(now, Input::Packet(Packet::control(path, ToController::Request(request))));
+            while !matches!(controller.poll(now), Output::Wake(_)) {}
+        }
+        controller.running_tasks()
+    };
+    let flood = (0..5).map(|key| ask(key, FLOOD, 0..600)).last();
+    assert_eq!(flood, Some(most / 32));
+    let honest = (10..10 + 10_000 / 16).map(|key| ask(key, [10, 0, 0, 1], 0..1)).last();
+    assert_eq!(honest, Some(most / 32 + 10_000 / 16));
 }
 
 #[test]
