@@ -1,5 +1,7 @@
 //! A panic in a thread that moves data ends the process, one elsewhere does not.
 
+#![allow(clippy::disallowed_methods, reason = "a process that is to end is given the time for it")]
+
 use std::process::{Command, Output};
 use std::time::Duration;
 
