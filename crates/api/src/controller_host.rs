@@ -11,10 +11,10 @@ use std::time::Instant;
 use headwater_control::Unread;
 use headwater_controller::{
     Controller, ControllerCommand, ControllerConfig, ControllerEvent, ControllerView, NameRecord,
-    StandingRecord, TaskRecord,
+    NotForgotten, Origin, StandingRecord, TaskRecord,
 };
 use headwater_machine::{Endpoint, Input, Output, Packet};
-use headwater_units::{Duration, NodeId, PathId, TaskId, Time};
+use headwater_units::{NodeId, PathId, TaskId, Time};
 use headwater_wire::{Body, Control, NodeInfo, StandingCast, ToController};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableHandle};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -24,7 +24,6 @@ use self::chronicle::Chronicle;
 pub(crate) use self::chronicle::Tally;
 use super::AppError;
 use super::outbox::Outbox;
-use super::query::{Forgetting, Origin};
 
 /// Task -> its record, postcard of [`TaskRecord`]. The digit is the format's version.
 const TASKS: TableDefinition<u64, &[u8]> = TableDefinition::new("tasks 1");
@@ -46,7 +45,7 @@ enum Order {
     View(oneshot::Sender<ControllerView>),
     Infos { of: Vec<NodeId>, reply: oneshot::Sender<Vec<NodeInfo>> },
     Answer(oneshot::Sender<()>),
-    Forget { node: NodeId, from: Origin, reply: oneshot::Sender<Forgetting> },
+    Forget { node: NodeId, from: Origin, reply: oneshot::Sender<Result<(), NotForgotten>> },
     Close(oneshot::Sender<()>),
 }
 
@@ -152,7 +151,7 @@ impl ControllerHost {
     }
 
     /// Drops a node that is away, for whoever asks from there.
-    pub(crate) async fn forget(&self, node: NodeId, from: Origin) -> Option<Forgetting> {
+    pub(crate) async fn forget(&self, node: NodeId, from: Origin) -> Option<Result<(), NotForgotten>> {
         let (reply, outcome) = oneshot::channel();
         self.order(Order::Forget { node, from, reply });
         outcome.await.ok()
@@ -183,8 +182,6 @@ struct Running {
 const MOST_WAITING: usize = 1024;
 /// Orders that are heard before timers are looked at again, at most.
 const MOST_AT_ONCE: usize = 256;
-/// A node that has been away for less may be restarting: with it, names would go that only it holds.
-const MAY_RESTART: Duration = Duration::from_secs(600);
 
 impl Running {
     fn now(&self) -> Time {
@@ -263,24 +260,12 @@ impl Running {
         }
     }
 
-    fn forget(&mut self, now: Time, node: NodeId, from: Origin) -> Forgetting {
-        let is_operator = match from {
-            Origin::Here => true,
-            Origin::Elsewhere(ip) => self.machine.has_node_at(ip),
-        };
-        if !is_operator {
-            return Forgetting::NotFromThere;
-        }
-        let Some(info) = self.machine.info_of(node) else { return Forgetting::Unknown };
-        let Some(away_since) = self.machine.away_since(node) else { return Forgetting::Connected };
-        let may_restart_until = away_since + MAY_RESTART;
-        if from != Origin::Here && now < may_restart_until {
-            return Forgetting::TooSoon { wait: may_restart_until.since(now) };
-        }
+    fn forget(&mut self, now: Time, node: NodeId, from: Origin) -> Result<(), NotForgotten> {
+        let info = self.machine.may_forget(now, node, from)?;
         tracing::info!(node = %node, name = info.name, "node forgotten");
         let command = ControllerCommand::ForgetNode { node };
         self.machine.handle(now, Input::Command(command));
-        Forgetting::Done
+        Ok(())
     }
 
     /// Polls until the machine wants to wait; returns until when.
@@ -552,62 +537,6 @@ mod tests {
         assert_eq!(put(vec![(1, Some(record(1))), (2, Some(record(2))), (3, None)]), [1, 2]);
         assert_eq!(put(vec![(4, None)]), [1, 2]);
         assert_eq!(put(vec![(1, None), (2, Some(record(2))), (5, Some(record(5)))]), [2, 5]);
-    }
-
-    /// A controller without a database, as it runs on its own thread, whose clock a test sets.
-    fn running() -> Running {
-        let (peers, names, records, standing, said, closed) = Default::default();
-        #[allow(clippy::disallowed_methods)] // The machine's clock starts here.
-        let started = Instant::now();
-        Running {
-            machine: Controller::new(ControllerConfig::default(), [7; 32]),
-            started,
-            peers,
-            database: None,
-            names,
-            records,
-            standing,
-            said,
-            chronicle: Chronicle::new(Arc::new(Tally::default())),
-            closed,
-        }
-    }
-
-    /// A stranger may speak by a key of its own, but has no node here: it takes nothing from a node that restarts.
-    #[test]
-    fn a_node_is_forgotten_for_this_machine_at_once_for_those_of_nodes_later_and_for_strangers_never() {
-        let mut controller = running();
-        let ip = |n: u8| IpAddr::from([10, 0, 0, n]);
-        let at = |seconds: u64| Time::ZERO + Duration::from_secs(seconds);
-        let node = |n: u8| NodeId([n; 32]);
-        let come = |controller: &mut Running, n: u8| {
-            let path = PathId(n.into());
-            let opened = ControllerCommand::PathOpened { path, node: node(n), network: Some(ip(n)) };
-            controller.machine.handle(at(0), Input::Command(opened));
-            let info = NodeInfo { seen: Some(ip(n)), ..NodeInfo::new(node(n), "node", 1400) };
-            controller.machine.handle(at(0), Input::Packet(Packet::control(path, ToController::Hello(info))));
-        };
-        (1..=4).for_each(|n| come(&mut controller, n));
-        for n in [1, 2] {
-            controller
-                .machine
-                .handle(at(10), Input::Command(ControllerCommand::PathLost { path: PathId(n) }));
-        }
-        let (one, other, stranger) = (node(1), node(2), Origin::Elsewhere(ip(9)));
-        let member = Origin::Elsewhere(ip(3));
-        assert_eq!(controller.forget(at(10_000), one, stranger), Forgetting::NotFromThere);
-        assert_eq!(
-            controller.forget(at(10_000), one, Origin::Elsewhere(ip(1))),
-            Forgetting::NotFromThere,
-            "it is away"
-        );
-        let wait = Duration::from_secs(590);
-        assert_eq!(controller.forget(at(20), one, member), Forgetting::TooSoon { wait });
-        assert_eq!(controller.forget(at(20), node(4), member), Forgetting::Connected);
-        assert_eq!(controller.forget(at(20), node(8), member), Forgetting::Unknown);
-        assert_eq!(controller.forget(at(20), other, Origin::Here), Forgetting::Done, "at once");
-        assert_eq!(controller.forget(at(610), one, member), Forgetting::Done);
-        assert_eq!(controller.forget(at(610), one, member), Forgetting::Unknown);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! `headwater forget`: a controller drops a node that is away.
 
+use headwater_controller::NotForgotten;
 use headwater_units::PathId;
 
 use super::host::{Host, HostConfig};
 use super::named_nodes::named_nodes;
-use super::query::{Answer, Forgetting, Query};
+use super::query::{Answer, Query};
 use super::{AppError, ForgetOptions, ForgetResult, NodeLine};
 
 /// Has the controller drop a node that is not connected: what only that node held is no longer listed either. One that comes back is
@@ -32,20 +33,20 @@ async fn forget_at(host: &Host, path: PathId, what: &str) -> Result<ForgetResult
     let report = host.report(path).await?;
     let node = chosen(what, &report.nodes)?;
     match host.query(path, &Query::Forget { node: node.id }).await? {
-        Answer::Forgetting(Forgetting::Done) => {
+        Answer::Forgetting(Ok(())) => {
             Ok(ForgetResult { name: node.name.clone(), id: node.id, address: node.listen.clone() })
         }
-        Answer::Forgetting(Forgetting::Connected) => Err(connected(node)),
-        Answer::Forgetting(Forgetting::Unknown) => Err(AppError::NotFound(format!(
+        Answer::Forgetting(Err(NotForgotten::Connected)) => Err(connected(node)),
+        Answer::Forgetting(Err(NotForgotten::Unknown)) => Err(AppError::NotFound(format!(
             "the controller no longer knows {}: somebody else had it forgotten",
             node.name
         ))),
-        Answer::Forgetting(Forgetting::NotFromThere) => Err(AppError::Failed(
+        Answer::Forgetting(Err(NotForgotten::NotFromThere)) => Err(AppError::Failed(
             "the controller forgets nodes for commands on its own machine, and on machines of nodes that are connected to it: run this \
              there"
                 .to_owned(),
         )),
-        Answer::Forgetting(Forgetting::TooSoon { wait }) => Err(AppError::Failed(format!(
+        Answer::Forgetting(Err(NotForgotten::TooSoon { wait })) => Err(AppError::Failed(format!(
             "{} may be restarting, and names that only it holds would be lost: run this again in {} s, or now on the controller's machine",
             node.name,
             wait.as_nanos().div_ceil(1_000_000_000)

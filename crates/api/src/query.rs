@@ -1,8 +1,9 @@
 //! Questions over a control link that are no part of the protocol's machines: block hashes, listings, views.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use headwater_control::{ControlError, Link};
+use headwater_controller::NotForgotten;
 use headwater_units::{Bytes, Duration, NodeId, ObjectId};
 use headwater_wire::{Holding, Naming, NodeInfo, Spoiled};
 use serde::{Deserialize, Serialize};
@@ -49,30 +50,6 @@ pub(crate) struct Role {
     pub(crate) controller: Option<String>,
 }
 
-/// Result of [`Query::Forget`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Forgetting {
-    /// It is forgotten.
-    Done,
-    /// It is connected, and stays.
-    Connected,
-    /// There is no such node.
-    Unknown,
-    /// Whoever asks is neither on the controller's machine nor on that of a connected node.
-    NotFromThere,
-    /// It has not been away for long, and may be restarting. On the controller's machine it is forgotten now, elsewhere after this time.
-    TooSoon { wait: Duration },
-}
-
-/// Where a question comes from, as far as that gives rights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// This machine.
-    Here,
-    /// Another machine; nodes may run there.
-    Elsewhere(IpAddr),
-}
-
 /// An answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
@@ -96,7 +73,7 @@ pub(crate) enum Answer {
     /// Not here.
     Unknown,
     Role(Role),
-    Forgetting(Forgetting),
+    Forgetting(Result<(), NotForgotten>),
     /// This node has the hashes, or gets them first, and listens there.
     HashesAt {
         node: NodeId,

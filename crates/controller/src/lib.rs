@@ -44,7 +44,6 @@
 //! Differs from the paper: a weight is also planned anew in a fixed interval, not only on arrivals and completions;
 //! flows of a silent receiver do not take part in the plan; capacities are measured (docs/decisions/0031).
 
-use core::net::IpAddr;
 use std::collections::VecDeque;
 
 use headwater_machine::{Endpoint, Input, Output, Packet, Taker};
@@ -61,6 +60,7 @@ pub use self::commands::{
 };
 pub use self::config::{CoflowPolicy, ControllerConfig, ControllerStats, GroupRange};
 pub use self::network::{HostAddresses, NetworkError, NetworkSpec, SignallingMode};
+pub use self::nodes::{NotForgotten, Origin};
 pub use self::view::{CastView, ControllerView, FlowStanding, FlowStatus, NodeView, ObjectView, TaskView};
 
 use self::casts::{Below, Casts};
@@ -191,16 +191,6 @@ impl Controller {
     /// Introduction of a node, if it is known.
     pub fn info_of(&self, node: NodeId) -> Option<&NodeInfo> {
         self.catalog.node(node).map(|node| &node.info)
-    }
-
-    /// Since when a known node is away; `None` if it is here.
-    pub fn away_since(&self, node: NodeId) -> Option<Time> {
-        self.catalog.node(node).filter(|node| node.path.is_none()).map(|node| node.seen)
-    }
-
-    /// Whether a node is here that speaks from this address.
-    pub fn has_node_at(&self, ip: IpAddr) -> bool {
-        self.catalog.nodes().any(|node| node.path.is_some() && node.info.seen == Some(ip))
     }
 
     fn control(&mut self, now: Time, path: PathId, control: ToController) {

@@ -1,12 +1,69 @@
 //! Nodes that come and go, and the news of that to each part.
 
-use headwater_units::{NodeId, PathId, TaskId, Time};
+use core::net::IpAddr;
+
+use headwater_units::{Duration, NodeId, PathId, TaskId, Time};
 use headwater_wire::{NodeInfo, Outcome};
+use serde::{Deserialize, Serialize};
 
 use super::Controller;
 use crate::ControllerEvent;
 
+/// A node that has been away for less may be restarting: with it, names would go that only it holds.
+const MAY_RESTART: Duration = Duration::from_secs(600);
+
+/// Where an operator's command comes from, as far as that gives rights (docs/decisions/0043).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The controller's machine.
+    Here,
+    /// Another machine; nodes may run there.
+    Elsewhere(IpAddr),
+}
+
+/// Why a node is not forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NotForgotten {
+    /// It is connected.
+    Connected,
+    /// There is no such node.
+    Unknown,
+    /// Whoever asks is neither on the controller's machine nor on that of a connected node.
+    NotFromThere,
+    /// It has not been away for long, and may be restarting. On the controller's machine it is forgotten now, elsewhere after this time.
+    TooSoon {
+        /// From now on.
+        wait: Duration,
+    },
+}
+
 impl Controller {
+    /// Whether [`ControllerCommand::ForgetNode`](crate::ControllerCommand::ForgetNode) may be given for a command from there, with the
+    /// introduction of the node.
+    ///
+    /// # Errors
+    /// The node is unknown or here, or the command comes from the wrong place or too soon.
+    pub fn may_forget(&self, now: Time, node: NodeId, from: Origin) -> Result<&NodeInfo, NotForgotten> {
+        let is_operator = match from {
+            Origin::Here => true,
+            Origin::Elsewhere(ip) => {
+                self.catalog.nodes().any(|node| node.path.is_some() && node.info.seen == Some(ip))
+            }
+        };
+        if !is_operator {
+            return Err(NotForgotten::NotFromThere);
+        }
+        let known = self.catalog.node(node).ok_or(NotForgotten::Unknown)?;
+        if known.path.is_some() {
+            return Err(NotForgotten::Connected);
+        }
+        let may_restart_until = known.seen + MAY_RESTART;
+        if from != Origin::Here && now < may_restart_until {
+            return Err(NotForgotten::TooSoon { wait: may_restart_until.since(now) });
+        }
+        Ok(&known.info)
+    }
+
     /// A node says who it is.
     pub(super) fn hello(&mut self, now: Time, path: PathId, info: NodeInfo) {
         let Controller { deliveries, catalog, planner, desk, .. } = self;

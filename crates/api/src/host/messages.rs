@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use headwater_control::{Link, Unread};
+use headwater_controller::NotForgotten;
 use headwater_machine::Taker;
 use headwater_node as node;
 use headwater_udp::GroupAddr;
@@ -20,7 +21,7 @@ use super::query_door::{Asker, asker};
 use super::{Host, LOCAL};
 use crate::ops::rounded;
 use crate::outbox::Outbox;
-use crate::query::{Answer, Forgetting, MOST_ADDRESSES, Query, Role};
+use crate::query::{Answer, MOST_ADDRESSES, Query, Role};
 use crate::report::address_of;
 use headwater_driver::NodeEvent;
 
@@ -313,7 +314,7 @@ impl Host {
             Query::Forget { node } => match (&self.inner.controller, from) {
                 (Some(controller), Some(from)) => {
                     let forgetting = controller.forget(node, from).await;
-                    if forgetting == Some(Forgetting::NotFromThere) {
+                    if forgetting == Some(Err(NotForgotten::NotFromThere)) {
                         self.inner.ops.refuse_message();
                     }
                     forgetting.map_or(Answer::Unknown, Answer::Forgetting)

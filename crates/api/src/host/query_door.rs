@@ -6,9 +6,10 @@
 use std::net::IpAddr;
 
 use headwater_control::Link;
+use headwater_controller::Origin;
 
 use super::Host;
-use crate::query::{Origin, Query};
+use crate::query::Query;
 
 /// Who may ask something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Nodes that are here, objects that are held, messages that are refused, and how much is remembered.
 
-use headwater_controller::{ControllerCommand, ControllerConfig, ControllerEvent};
+use headwater_controller::{ControllerCommand, ControllerConfig, ControllerEvent, NotForgotten, Origin};
 use headwater_machine::{Endpoint, Input, Packet};
-use headwater_units::{BitRate, Bytes, PathId};
+use headwater_units::{BitRate, Bytes, Duration, PathId};
 use headwater_wire::{
     Body, Cast, CastWish, Class, Control, Datagram, Holding, NodeInfo, Outcome, Refusal, ToController,
     ToNode, ToReceiver,
@@ -323,6 +323,37 @@ fn a_node_that_is_away_is_forgotten_with_what_only_it_held_and_one_that_is_here_
     bench.join(2);
     bench.say(2, ToController::Hold(holding(2)));
     assert_eq!(known(&bench), (vec![1, 2], vec![1, 2]), "it may come back");
+}
+
+/// A stranger may speak by a key of its own, but has no node here: it takes nothing from a node that restarts.
+#[test]
+fn a_node_is_forgotten_for_this_machine_at_once_for_those_of_nodes_later_and_for_strangers_never() {
+    let mut bench = Bench::new();
+    let from = |n: u8| Origin::Elsewhere([10, 0, 0, n].into());
+    for n in 1..=4 {
+        bench.open_from([10, 0, 0, n], [n]);
+        bench.say(n, ToController::Hello(NodeInfo { seen: Some([10, 0, 0, n].into()), ..info(n) }));
+    }
+    bench.pass(Duration::from_secs(10));
+    (1..=2).for_each(|n| bench.lose_path(n));
+    let asked = |bench: &mut Bench, n: u8, from: Origin| {
+        let said = bench.controller.may_forget(bench.now, node(n), from).map(|info| info.node);
+        if said == Ok(node(n)) {
+            bench.command(ControllerCommand::ForgetNode { node: node(n) });
+        }
+        said.map(|_| ())
+    };
+    bench.pass(Duration::from_secs(10));
+    let wait = Duration::from_secs(590);
+    assert_eq!(asked(&mut bench, 1, from(3)), Err(NotForgotten::TooSoon { wait }));
+    assert_eq!(asked(&mut bench, 4, from(3)), Err(NotForgotten::Connected));
+    assert_eq!(asked(&mut bench, 8, from(3)), Err(NotForgotten::Unknown));
+    assert_eq!(asked(&mut bench, 2, Origin::Here), Ok(()), "at once");
+    bench.pass(Duration::from_secs(590));
+    assert_eq!(asked(&mut bench, 1, from(9)), Err(NotForgotten::NotFromThere));
+    assert_eq!(asked(&mut bench, 1, from(1)), Err(NotForgotten::NotFromThere), "it is away");
+    assert_eq!(asked(&mut bench, 1, from(3)), Ok(()));
+    assert_eq!(asked(&mut bench, 1, from(3)), Err(NotForgotten::Unknown));
 }
 
 /// A task that a forgotten node served goes on with others; one that nobody else can serve waits.
