@@ -8,8 +8,7 @@ use headwater_node::{InvitationAction, Invitations};
 use headwater_udp::GroupAddr;
 use headwater_units::{Bytes, ObjectId, PathId};
 use headwater_wire::{
-    Class, FetchEnd, Fetched, FlowSecret, GroupInvitation, Invitation, MAX_FLOWS, MAX_REASON, SpreadRule,
-    ToController, ToNode,
+    Class, FetchEnd, FlowSecret, GroupInvitation, Invitation, MAX_REASON, SpreadRule, ToController, ToNode,
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{AbortHandle, JoinSet};
@@ -18,8 +17,8 @@ use super::desk::Wanted;
 use super::events::Event;
 use super::get::blocking;
 use super::host::Host;
-use super::keep::Keeper;
-use super::{AppError, GetResult, Progress, SourceShare, Watch};
+use super::keep::{Keeper, Kept};
+use super::{AppError, GetResult, Progress, Watch};
 
 /// The invitations of a node.
 pub(super) struct CastAgent {
@@ -29,7 +28,15 @@ pub(super) struct CastAgent {
     heard: UnboundedReceiver<(PathId, ToNode)>,
     machine: Invitations,
     running: BTreeMap<u64, AbortHandle>,
-    fetches: JoinSet<Fetched>,
+    groups: BTreeMap<u64, Membership>,
+    tasks: JoinSet<Done>,
+}
+
+/// A task for an invitation has come to its end.
+enum Done {
+    Looked { request: u64, is_here: bool, files: Bytes },
+    Ended { request: u64, end: FetchEnd, kept: Option<Kept>, files: Bytes },
+    Left { request: u64 },
 }
 
 impl CastAgent {
@@ -38,8 +45,8 @@ impl CastAgent {
         let heard = host.hear_invitations();
         host.keeps();
         let machine = Invitations::new(controller);
-        let (running, fetches) = Default::default();
-        CastAgent { keeper, host, controller, heard, machine, running, fetches }
+        let (running, groups, tasks) = Default::default();
+        CastAgent { keeper, host, controller, heard, machine, running, groups, tasks }
     }
 
     pub(super) async fn run(mut self) {
@@ -53,10 +60,9 @@ impl CastAgent {
                     }
                     None => return,
                 },
-                ended = self.fetches.join_next(), if !self.fetches.is_empty() => {
-                    if let Some(Ok(fetched)) = ended {
-                        self.running.remove(&fetched.request);
-                        self.machine.ended(fetched);
+                done = self.tasks.join_next(), if !self.tasks.is_empty() => {
+                    if let Some(Ok(done)) = done {
+                        self.on_done(done);
                     }
                 }
             }
@@ -64,17 +70,45 @@ impl CastAgent {
         }
     }
 
+    fn on_done(&mut self, done: Done) {
+        match done {
+            Done::Looked { request, is_here, files } => {
+                self.running.remove(&request);
+                self.machine.looked(request, is_here, files);
+            }
+            Done::Ended { request, end, kept, files } => {
+                self.running.remove(&request);
+                let flows = kept.as_ref().map_or(&[][..], |kept| &kept.flows);
+                self.machine.ended(request, end, flows, files);
+                if let Some(mut kept) = kept {
+                    self.tasks.spawn(async move {
+                        kept.left().await;
+                        Done::Left { request }
+                    });
+                }
+            }
+            Done::Left { request } => self.machine.left(request),
+        }
+    }
+
     fn act(&mut self) {
         while let Some(action) = self.machine.poll() {
             match action {
+                InvitationAction::Look { request, object } => {
+                    let looking = look(self.keeper.clone(), request, object);
+                    self.running.insert(request, self.tasks.spawn(looking));
+                }
+                InvitationAction::Join { request, group } => {
+                    let joined = Membership::begin(self.host.clone(), *group);
+                    self.groups.extend(joined.map(|joined| (request, joined)));
+                }
                 InvitationAction::Fetch(invitation) => {
                     let request = invitation.request;
                     tracing::info!(object = %invitation.object, name = invitation.name, "invited");
                     let (object, name) = (invitation.object, invitation.name.clone());
                     self.host.events().tell(Event::CastJoined { object, name });
-                    let (keeper, host) = (self.keeper.clone(), self.host.clone());
-                    let running = self.fetches.spawn(async move { follow(&keeper, host, *invitation).await });
-                    self.running.insert(request, running);
+                    let fetching = fetch(self.keeper.clone(), *invitation);
+                    self.running.insert(request, self.tasks.spawn(fetching));
                 }
                 InvitationAction::Stop(request) => {
                     if let Some(running) = self.running.remove(&request) {
@@ -84,23 +118,22 @@ impl CastAgent {
                 InvitationAction::Answer(fetched) => {
                     self.host.say(self.controller, ToController::Fetched(*fetched));
                 }
+                InvitationAction::Leave { request, .. } => drop(self.groups.remove(&request)),
             }
         }
     }
 }
 
-/// Fetches what a node is invited to. Dropping the future leaves the group and ends the fetch.
-async fn follow(keeper: &Arc<Keeper>, host: Host, invitation: Invitation) -> Fetched {
-    let Invitation { request, name, object, class, group } = invitation;
+async fn look(keeper: Arc<Keeper>, request: u64, object: ObjectId) -> Done {
     let known = keeper.clone();
-    let nothing = |end, files| {
-        let (by_group, by_unicast, relayed, from) = Default::default();
-        Fetched { request, end, by_group, by_unicast, relayed, from, files }
-    };
-    if matches!(blocking(move || known.has(object)).await, Ok(true)) {
-        return nothing(FetchEnd::Had, files_of(keeper, object).await);
-    }
-    let membership = group.and_then(|group| Membership::begin(host, group));
+    let is_here = matches!(blocking(move || known.has(object)).await, Ok(true));
+    let files = if is_here { files_of(&keeper, object).await } else { Bytes::ZERO };
+    Done::Looked { request, is_here, files }
+}
+
+/// Fetches what a node is invited to. Dropping the future ends the fetch.
+async fn fetch(keeper: Arc<Keeper>, invitation: Invitation) -> Done {
+    let Invitation { request, name, object, class, .. } = invitation;
     let wanted = Wanted {
         what: name,
         hash: Some(object),
@@ -111,31 +144,15 @@ async fn follow(keeper: &Arc<Keeper>, host: Host, invitation: Invitation) -> Fet
         max_sources: None,
     };
     match keeper.fetch(&wanted, Some(request), &mut Unwatched).await {
-        Ok(mut kept) => {
-            let got = std::mem::take(&mut kept.result);
-            // The inviting controller hears at once. Only the group is left no sooner than its source knows.
-            tokio::spawn(async move {
-                kept.left().await;
-                drop(membership);
-            });
-            let end = if was_here(&got) { FetchEnd::Had } else { FetchEnd::Kept };
-            let all: u64 = got.sources.iter().map(|source| source.bytes).sum();
-            let by_group = Bytes::new(got.group_bytes);
-            let share = |source: &SourceShare| {
-                let bytes = source.bytes.saturating_sub(source.group_bytes);
-                (bytes > 0).then(|| Some((source.id.parse().ok()?, Bytes::new(bytes)))).flatten()
-            };
-            Fetched {
-                request,
-                end,
-                by_group,
-                by_unicast: Bytes::new(all) - by_group,
-                relayed: Bytes::new(got.relayed_bytes),
-                from: got.sources.iter().filter_map(share).take(MAX_FLOWS).collect(),
-                files: files_of(keeper, object).await,
-            }
+        Ok(kept) => {
+            let end = if was_here(&kept.result) { FetchEnd::Had } else { FetchEnd::Kept };
+            let files = files_of(&keeper, object).await;
+            Done::Ended { request, end, kept: Some(kept), files }
         }
-        Err(error) => nothing(FetchEnd::Failed(reason(&error)), Bytes::ZERO),
+        Err(error) => {
+            let end = FetchEnd::Failed(reason(&error));
+            Done::Ended { request, end, kept: None, files: Bytes::ZERO }
+        }
     }
 }
 

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use headwater_node::{BLOCKS_IN_FLIGHT, BLOCKS_OF_A_CAST};
 use headwater_store::manifest::Manifest;
 use headwater_store::{Gathering, NameStanding, PutOptions, Store, StoreError, StoreOptions};
-use headwater_transport::push::receiver::ReceiverConfig;
+use headwater_transport::push::receiver::{FlowStats, ReceiverConfig};
 use headwater_units::{ObjectId, PathId};
 use headwater_wire::Delivery;
 use tokio::sync::Semaphore;
@@ -32,16 +33,12 @@ use headwater_driver::monotonic_nanos;
 /// Objects that a daemon receives at the same time; further ones wait for their turn. Many at once share the same links,
 /// and each running one takes memory.
 const FETCHES_AT_ONCE: usize = 32;
-/// Blocks in flight of each, so that all together hold at most as much as four lone fetches.
-const BLOCKS_IN_FLIGHT: usize = 32;
-
-/// The same of a cast: a receiver that was left behind can keep what goes on to come by the group as long as it is no further ahead,
-/// and need not ask for it again.
-const BLOCKS_OF_A_CAST: usize = 128;
 
 /// Result of a fetch into the store.
 pub(super) struct Kept {
     pub(super) result: GetResult,
+    /// Flows of it, and of a folder's files.
+    pub(super) flows: Vec<FlowStats>,
     /// As [`Fetched::goodbye`]; `None` where nobody was asked.
     goodbye: Option<JoinHandle<()>>,
 }
@@ -272,7 +269,7 @@ impl Job<'_> {
         let start_ns = monotonic_nanos();
         let mut rotten = None;
         match self.is_here(store).await? {
-            InStore::Sound(result) => return Ok(Kept { result: *result, goodbye: None }),
+            InStore::Sound(result) => return Ok(Kept { result: *result, flows: Vec::new(), goodbye: None }),
             InStore::Not => {}
             InStore::Rotten(object) => {
                 watch.note(&format!(
@@ -346,7 +343,7 @@ impl Job<'_> {
         result.name = name;
         result.output = Some(store.folder().display().to_string());
         (result.start_ns, result.received_ns, result.finish_ns) = (start_ns, sum.received_ns, finish_ns);
-        Ok(Kept { result, goodbye: Some(fetched.goodbye) })
+        Ok(Kept { result, flows: sum.stats.flows, goodbye: Some(fetched.goodbye) })
     }
 
     /// Whether the object is in the store, with every byte of it and of a folder's files; what is to be fetched all the same is not.

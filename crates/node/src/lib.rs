@@ -24,7 +24,7 @@ mod trees;
 pub use door::{Peer, Refused, Role};
 pub use flows::{Flows, For, Read, Unread};
 pub use group_probes::{GroupAction, GroupProbes, GroupProbesConfig, ProbeId};
-pub use invitations::{InvitationAction, Invitations};
+pub use invitations::{BLOCKS_IN_FLIGHT, BLOCKS_OF_A_CAST, InvitationAction, Invitations};
 pub use node::{Arrived, By, Node, NodeAction, NodeStats, Parcel, Room, SingleDatagram, To};
 pub use passing_on::{Cut, PassingOn, Unreadable};
 pub use trees::{TreeAction, Trees};

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use headwater_controller::{Controller, ControllerCommand, NameRecord, TaskRecord};
 use headwater_fabric::{LinkId, PointId};
 use headwater_machine::{Endpoint, Input, Output, Packet};
-use headwater_node::To;
+use headwater_node::{Peer, Role, To};
 use headwater_switch::{Frame, LinkChange};
 use headwater_units::{BitRate, Bytes, Duration, Geometry, NodeId, ObjectId, PathId, TaskId, Time};
 use headwater_wire::{Body, CastRoute, Control, Ecn, FetchEnd, SYMBOL_OVERHEAD, TreeRepair};
@@ -617,6 +617,7 @@ impl World {
         if self.hosts.get(host as usize).is_some_and(|it| !it.linked) {
             return;
         }
+        pass_the_door(Role::Caller, host, &packet);
         self.controller.handle(self.now, Input::Packet(packet));
         self.drive_controller();
     }
@@ -656,6 +657,7 @@ impl World {
 
     /// The controller says something to a host.
     fn hear(&mut self, host: u32, packet: Packet) {
+        pass_the_door(Role::Controller, CONTROLLER, &packet);
         let Body::Control(control) = packet.datagram.body else { return };
         let it = &mut self.hosts[host as usize];
         if !it.linked || it.dead {
@@ -666,6 +668,15 @@ impl World {
         }
         self.with(host, |host, now, out| host.on_control(now, *control, out));
         self.drive(host);
+    }
+}
+
+/// Links here are between machines that send only what the door lets through.
+fn pass_the_door(role: Role, host: u32, packet: &Packet) {
+    let Body::Control(control) = &packet.datagram.body else { return };
+    let peer = Peer { role, node: node_of(host), at: address(host) };
+    if let Err(refused) = peer.may_say(control) {
+        panic!("host {host} sends what is refused, since {refused}: {control:?}");
     }
 }
 

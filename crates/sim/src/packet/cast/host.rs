@@ -14,8 +14,8 @@ use std::sync::Arc;
 use headwater_codec::{BlockShape, Decoder, Inserted, PhantomAssembler, drawn_overhead};
 use headwater_machine::{Packet, SortedMap};
 use headwater_node::{
-    Arrived, GroupProbesConfig, InvitationAction, Invitations, Node, NodeAction, Parcel, ProbeId, Room,
-    SingleDatagram, To,
+    Arrived, BLOCKS_IN_FLIGHT, BLOCKS_OF_A_CAST, GroupProbesConfig, InvitationAction, Invitations, Node,
+    NodeAction, Parcel, ProbeId, Room, SingleDatagram, To,
 };
 use headwater_transport::push::receiver::{FlowStats, ReceiverConfig};
 use headwater_transport::receiver::{HostReceiverConfig, Receivers};
@@ -28,8 +28,8 @@ use headwater_units::{
     BlockIndex, Bytes, Duration, Esi, FetchId, FlowId, Geometry, NodeId, ObjectId, PathId, SymbolId, Time,
 };
 use headwater_wire::{
-    Body, Class, Control, Datagram, Delivery, Ecn, FetchEnd, Fetched, GroupInvitation, HeaderKey, Holding,
-    Invitation, MAX_FLOWS, NodeInfo, Spoiled, ToController, ToNode, emit,
+    Body, Class, Control, Datagram, Delivery, Ecn, FetchEnd, GroupInvitation, HeaderKey, Holding, Invitation,
+    NodeInfo, Spoiled, ToController, ToNode, emit,
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -141,10 +141,6 @@ pub struct Disk {
     pub late: Duration,
 }
 
-/// Blocks in flight of a fetch that nobody has invited to, and of one of a cast (`headwater get --keep`).
-const BLOCKS_IN_FLIGHT: usize = 32;
-const BLOCKS_OF_A_CAST: usize = 128;
-
 /// A host. After each input, [`Host::drive`]; and again at [`Host::wake`].
 pub struct Host {
     config: HostConfig,
@@ -173,11 +169,13 @@ struct Wanted {
     name: String,
     class: Class,
     delivery: Option<Delivery>,
-    /// Content of the invitation; `None` if nobody has invited to it.
-    invited: Option<(ObjectId, Option<GroupInvitation>)>,
+    /// By the controller.
+    invited: bool,
 }
 
 struct Fetching {
+    /// Its number.
+    request: u64,
     /// Until it has come to its end, and only goodbyes are left.
     wanted: Option<Wanted>,
     object: Option<ObjectId>,
@@ -298,8 +296,13 @@ impl Host {
         delivery: Option<Delivery>,
         out: &mut impl Surroundings,
     ) {
-        let wanted = Wanted { request, name: name.to_owned(), class: Class::Bulk, delivery, invited: None };
-        self.want(now, wanted, out);
+        if self.shelves.held().any(|shelf| shelf.name.as_deref() == Some(name)) {
+            return out.ended(request, &FetchEnd::Had);
+        }
+        self.want(
+            now,
+            Wanted { request, name: name.to_owned(), class: Class::Bulk, delivery, invited: false },
+        );
     }
 
     // ---- what comes in
@@ -488,10 +491,21 @@ impl Host {
     fn follow_invitations(&mut self, now: Time, out: &mut impl Surroundings) {
         while let Some(action) = self.invitations.poll() {
             match action {
+                InvitationAction::Look { request, object } => {
+                    let is_here = self.shelves.held().any(|shelf| shelf.object == object);
+                    self.invitations.looked(request, is_here, Bytes::ZERO);
+                    if is_here {
+                        out.ended(request, &FetchEnd::Had);
+                    }
+                }
+                InvitationAction::Join { group, .. } => {
+                    let GroupInvitation { at, asked, own, .. } = *group;
+                    out.join(at, true);
+                    self.node.answer_probes(&asked, &own);
+                }
                 InvitationAction::Fetch(invitation) => {
-                    let Invitation { request, name, object, class, group } = *invitation;
-                    let (delivery, invited) = (None, Some((object, group)));
-                    self.want(now, Wanted { request, name, class, delivery, invited }, out);
+                    let Invitation { request, name, class, .. } = *invitation;
+                    self.want(now, Wanted { request, name, class, delivery: None, invited: true });
                 }
                 InvitationAction::Stop(request) => {
                     self.waiting.retain(|wanted| wanted.request != request);
@@ -501,22 +515,15 @@ impl Host {
                     }
                 }
                 InvitationAction::Answer(fetched) => out.say(ToController::Fetched(*fetched).into()),
+                InvitationAction::Leave { group, .. } => {
+                    self.node.ignore_probes(group.asked.flow);
+                    out.join(group.at, false);
+                }
             }
         }
     }
 
-    fn want(&mut self, now: Time, wanted: Wanted, out: &mut impl Surroundings) {
-        let is_it = |shelf: &Shelf| match &wanted.invited {
-            Some((object, _)) => *object == shelf.object,
-            None => shelf.name.as_ref() == Some(&wanted.name),
-        };
-        if self.shelves.held().any(is_it) {
-            return self.over(now, wanted, nothing(FetchEnd::Had), out);
-        }
-        if let Some((_, Some(GroupInvitation { at, asked, own, .. }))) = &wanted.invited {
-            out.join(*at, true);
-            self.node.answer_probes(asked, own);
-        }
+    fn want(&mut self, now: Time, wanted: Wanted) {
         // Two who want the same wait for each other: the second then finds it in the store.
         let is_it = |fetch: &Fetching| fetch.wanted.as_ref().is_some_and(|it| it.name == wanted.name);
         let is_running = self.fetches.values().any(|fetch| is_it(fetch));
@@ -535,14 +542,14 @@ impl Host {
             trims: self.node.stats().trimmed > 0,
             passes_on: true,
             trees: TreeReceiverConfig::on_hosts(),
-            blocks_in_flight: if invited.is_some() { BLOCKS_OF_A_CAST } else { BLOCKS_IN_FLIGHT },
+            blocks_in_flight: if *invited { BLOCKS_OF_A_CAST } else { BLOCKS_IN_FLIGHT },
             ..ReceiverConfig::new(name.as_str(), self.config.info.node, self.config.controller, *request)
         };
         self.fetches_begun += 1;
         let fetch = FetchId(self.fetches_begun);
         let (object, geometry, open, with_decoder) = Default::default();
-        let (wanted, broken) = (Some(wanted), false);
-        let fetching = Fetching { wanted, object, geometry, begun: 0, broken, open, with_decoder };
+        let (request, wanted, broken) = (wanted.request, Some(wanted), false);
+        let fetching = Fetching { wanted, request, object, geometry, begun: 0, broken, open, with_decoder };
         self.fetches.insert(fetch, Box::new(fetching));
         self.node.tell_fetch(now, fetch, ReceiverCommand::Fetch(Box::new(config)));
     }
@@ -608,12 +615,17 @@ impl Host {
                 let Some(wanted) = it.wanted.take() else { return };
                 let why = if it.broken { "the disk is full".to_owned() } else { format!("{failure:?}") };
                 let next = self.waiting.iter().position(|other| other.name == wanted.name);
-                self.over(now, wanted, nothing(FetchEnd::Failed(why)), out);
+                self.over(now, &wanted, FetchEnd::Failed(why), &[], out);
                 if let Some(next) = next.and_then(|next| self.waiting.remove(next)) {
                     self.begin(now, next);
                 }
             }
-            ReceiverEvent::Ended => _ = self.fetches.remove(&fetch),
+            ReceiverEvent::Ended => {
+                if let Some(ended) = self.fetches.remove(&fetch) {
+                    self.invitations.left(ended.request);
+                    self.follow_invitations(now, out);
+                }
+            }
             ReceiverEvent::Distrusted { node } => self.distrusted.push(node),
             ReceiverEvent::Unbind { .. } => {}
         }
@@ -655,47 +667,33 @@ impl Host {
         let stats = self.node.receivers_mut().stats(now, fetch).unwrap_or_default();
         let Some(it) = self.fetches.get_mut(&fetch) else { return };
         let (Some(wanted), Some(object)) = (it.wanted.take(), it.object) else { return };
-        let own = |flow: &FlowStats| flow.bytes - flow.by_group;
-        let from = stats.flows.iter().map(|flow| (flow.node, own(flow)));
-        let fetched = Fetched {
-            by_group: stats.flows.iter().map(|flow| flow.by_group).sum(),
-            by_unicast: stats.flows.iter().map(own).sum(),
-            relayed: stats.flows.iter().filter(|flow| flow.relays).map(|flow| flow.bytes).sum(),
-            from: from.filter(|(_, bytes)| *bytes > Bytes::ZERO).take(MAX_FLOWS).collect(),
-            ..nothing(FetchEnd::Kept)
-        };
         let shelf = self.shelves.of(object);
         let (bytes, name) = (shelf.bytes, wanted.name.clone());
         shelf.hold(bytes, Some(name.clone()));
         self.node.tell_source(now, SourceCommand::Hold { object, bytes });
         out.say(ToController::Hold(Holding { object, bytes, name: None }).into());
-        self.over(now, wanted, fetched, out);
+        self.over(now, &wanted, FetchEnd::Kept, &stats.flows, out);
         let (same, others) = self.waiting.drain(..).partition(|other| other.name == name);
         self.waiting = others;
         let same: VecDeque<Wanted> = same;
         for other in same {
-            self.over(now, other, nothing(FetchEnd::Had), out);
+            self.over(now, &other, FetchEnd::Had, &[], out);
         }
     }
 
     /// A fetch has come to its end.
-    fn over(&mut self, now: Time, wanted: Wanted, fetched: Fetched, out: &mut impl Surroundings) {
-        let Wanted { request, invited, .. } = wanted;
-        let fetched = Fetched { request, ..fetched };
-        out.ended(request, &fetched.end);
-        if let Some((_, group)) = invited {
-            if let Some(GroupInvitation { at, asked, .. }) = group {
-                self.node.ignore_probes(asked.flow);
-                out.join(at, false);
-            }
-            self.invitations.ended(fetched);
+    fn over(
+        &mut self,
+        now: Time,
+        wanted: &Wanted,
+        end: FetchEnd,
+        flows: &[FlowStats],
+        out: &mut impl Surroundings,
+    ) {
+        out.ended(wanted.request, &end);
+        if wanted.invited {
+            self.invitations.ended(wanted.request, end, flows, Bytes::ZERO);
             self.follow_invitations(now, out);
         }
     }
-}
-
-/// Report about an invitation that brought nothing.
-fn nothing(end: FetchEnd) -> Fetched {
-    let (by_group, by_unicast, relayed, from) = Default::default();
-    Fetched { request: 0, end, by_group, by_unicast, relayed, from, files: Bytes::ZERO }
 }
