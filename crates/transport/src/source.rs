@@ -515,6 +515,7 @@ impl Endpoint for Source {
     type Command = SourceCommand;
     type Event = SourceEvent;
 
+    #[inline]
     fn handle(&mut self, now: Time, input: Input<SourceCommand>) {
         match input {
             Input::Packet(packet) => self.on_packet(now, packet),

@@ -55,6 +55,14 @@ impl Outbox {
         self.keep.take()
     }
 
+    /// The packet to send, if that is the next output.
+    #[inline]
+    pub fn take_packet(&mut self) -> Option<Packet> {
+        let is_next = self.keep.is_none() && matches!(self.outputs.front(), Some(Output::Transmit(_)));
+        let Output::Transmit(packet) = is_next.then(|| self.outputs.pop_front())?? else { return None };
+        Some(packet)
+    }
+
     /// The next output.
     #[inline]
     pub fn pop(&mut self) -> Option<Output<FromFetch>> {

@@ -48,6 +48,11 @@ pub trait FetchSide {
     /// The symbol to keep, if that is the next output and it is at hand.
     fn take_kept(&mut self) -> Option<(FlowId, SymbolId)>;
 
+    /// The packet to send, if that is the next output and it is cheap to know that.
+    fn take_packet(&mut self) -> Option<Packet> {
+        None
+    }
+
     /// The next output; [`Output::Wake`] when there is nothing more to do now.
     fn poll(&mut self, now: Time, is_running: bool, host: &mut Self::Host) -> Output<FromFetch>;
 

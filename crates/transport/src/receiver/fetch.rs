@@ -242,6 +242,12 @@ impl Fetch {
         self.side.take_kept()
     }
 
+    /// The packet to send, if that is the next output and it is cheap to know that.
+    #[inline]
+    pub(super) fn take_packet(&mut self) -> Option<Packet> {
+        if self.outputs.is_empty() { self.side.take_packet() } else { None }
+    }
+
     /// Time before which there is certainly nothing to do, if that is cheap to know; the fetch is not over then.
     #[inline]
     pub(super) fn quiet_until(&self, now: Time) -> Option<Time> {

@@ -335,6 +335,7 @@ impl Endpoint for Receivers {
     type Command = ToFetch;
     type Event = FromFetch;
 
+    #[inline]
     fn handle(&mut self, now: Time, input: Input<ToFetch>) {
         match input {
             Input::Packet(packet) => self.on_packet(now, packet),
@@ -351,6 +352,10 @@ impl Endpoint for Receivers {
             if let Some((flow, symbol)) = seat.fetch.take_kept() {
                 self.speaker = Some(seat.id);
                 return Output::Event(FromFetch(seat.id, ReceiverEvent::Symbol { flow, symbol }));
+            }
+            if let Some(packet) = seat.fetch.take_packet() {
+                self.speaker = Some(seat.id);
+                return Output::Transmit(packet);
             }
             let first = self.timers.first();
             if self.waiting.is_empty()

@@ -320,6 +320,11 @@ impl Side {
         each_side!(self, None, side => side.take_kept())
     }
 
+    #[inline]
+    pub(crate) fn take_packet(&mut self) -> Option<Packet> {
+        each_side!(self, None, side => side.take_packet())
+    }
+
     pub(crate) fn poll(
         &mut self,
         now: Time,
