@@ -124,6 +124,7 @@ impl PushFlow {
     }
 
     /// When there is something to do for the path's MTU.
+    #[inline]
     pub(super) fn mtu_deadline(&self) -> Option<Time> {
         let discovery = self.discovery.as_ref()?;
         self.open_path()?;

@@ -78,6 +78,8 @@ impl Work {
 
     /// Handles the ACK's entries about single blocks. `delivered` are the blocks of the packets that it newly
     /// acknowledged; `newest` is whether no later one has been seen.
+    // Called at one place, once for every ACK; a call costs a fifth of what it does.
+    #[inline(always)]
     pub(super) fn on_ack(&mut self, ack: &Ack, newest: bool, delivered: impl Iterator<Item = BlockIndex>) {
         match &mut self.rule {
             Rule::Unassigned => {}

@@ -43,6 +43,8 @@ pub(super) struct Acks {
 
 impl Acks {
     /// Notes an arrival. `false` if this packet number was seen before, or is too old to tell: a replay.
+    // Called at one place, once for every symbol; a call costs a fifth of what it does.
+    #[inline(always)]
     pub(super) fn on_packet(&mut self, now: Time, header: &SymbolHeader, ecn: Ecn) -> bool {
         let number = header.expand(self.largest()).0;
         if !self.insert(number) {
@@ -88,6 +90,8 @@ impl Acks {
     }
 
     /// The acknowledgment of everything so far; without `owed`, which the caller knows. `None` before any arrival.
+    // Called at one place, with as good as every symbol.
+    #[inline(always)]
     pub(super) fn take(&mut self, now: Time, first_undecoded: BlockIndex) -> Option<Box<Ack>> {
         let &(first, largest) = self.runs.last()?;
         self.unacknowledged = 0;

@@ -111,7 +111,8 @@ impl Receiver {
             return;
         }
         self.last_useful = now;
-        let flow = self.flows.get_mut(&id).expect("the caller found it");
+        let inflow = self.inflow();
+        let (Some(blocks), Some(flow)) = (&self.blocks, self.flows.get_mut(&id)) else { return };
         flow.useful += 1;
         flow.bytes += Bytes::new(u64::from(geometry.symbol_size()));
         let listed = self.rule == SpreadRule::Listed;
@@ -123,21 +124,13 @@ impl Receiver {
         self.outbox.keep(id, header.symbol);
         if arrival == Arrival::Complete {
             self.outbox.event(ReceiverEvent::Decode { block });
-            let behind = self.blocks.as_ref().map_or(0, |b| b.decoding() as u32);
-            self.stats.blocks_behind_most = self.stats.blocks_behind_most.max(behind);
+            self.stats.blocks_behind_most = self.stats.blocks_behind_most.max(blocks.decoding() as u32);
         }
-        self.acknowledge_symbol(now, id);
-    }
-
-    /// Sends at once the ACK that a symbol makes due, so that a poll need not look for it among all flows.
-    fn acknowledge_symbol(&mut self, now: Time, id: FlowId) {
-        let inflow = self.inflow();
-        let Receiver { blocks: Some(blocks), flows, outbox, rule, ack_waits, .. } = self else { return };
-        let Some(flow) = flows.get_mut(&id) else { return };
-        if flow.acks.due(now, *ack_waits) {
-            acknowledge(now, flow, blocks, *rule, inflow, outbox);
+        // The ACK that it makes due leaves at once, so that a poll need not look for it among all flows.
+        if flow.acks.due(now, self.ack_waits) {
+            acknowledge(now, flow, blocks, self.rule, inflow, &mut self.outbox);
         }
-        let deadline = flow.acks.deadline(*ack_waits).unwrap_or(Time::MAX);
+        let deadline = flow.acks.deadline(self.ack_waits).unwrap_or(Time::MAX);
         self.quiet_until = self.quiet_until.min(deadline);
     }
 

@@ -195,6 +195,8 @@ impl Blocks {
     }
 
     /// Takes in a symbol from one of `of` places. `settle` hears of every flow that owes one symbol (or more) less now.
+    // Called at one place, once for every symbol; a call costs a fifth of what it does.
+    #[inline(always)]
     pub(super) fn arrive(
         &mut self,
         flow: FlowId,
