@@ -1,8 +1,9 @@
 //! The receiving disk and decoder of one task: counted blocks, or true bytes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use headwater_codec::{Assembler, BlockShape, Decoder, PhantomAssembler, drawn_overhead};
+use headwater_machine::SortedMap;
 use headwater_transport::{DecodeFailure, ReceiverCommand};
 use headwater_units::{BlockIndex, Bytes, Duration, FlowId, Geometry, ObjectId, SymbolId};
 use rand::{Rng, SeedableRng};
@@ -16,7 +17,8 @@ pub(super) struct Assembly {
     geometry: Geometry,
     overhead: Option<u32>,
     true_bytes: bool,
-    open: BTreeMap<u32, Box<dyn Decoder>>,
+    /// Looked up with every symbol.
+    open: SortedMap<u32, Box<dyn Decoder>>,
     done: BTreeSet<u32>,
     rng: ChaCha8Rng,
 }
@@ -25,7 +27,7 @@ impl Assembly {
     pub(super) fn new(bytes: Bytes, symbol_size: u16, overhead: Option<u32>, true_bytes: bool) -> Self {
         let geometry = Geometry::new(bytes, symbol_size).expect("the set-up was checked");
         let rng = ChaCha8Rng::seed_from_u64(bytes.get() ^ u64::from(symbol_size));
-        Assembly { geometry, overhead, true_bytes, open: BTreeMap::new(), done: BTreeSet::new(), rng }
+        Assembly { geometry, overhead, true_bytes, open: SortedMap::default(), done: BTreeSet::new(), rng }
     }
 
     /// T.
@@ -35,7 +37,7 @@ impl Assembly {
 
     /// The object is cut into symbols of another size from now on: only what was finished still counts.
     pub(super) fn recut(&mut self, geometry: Geometry) {
-        self.open.clear();
+        self.open = SortedMap::default();
         self.geometry = geometry;
     }
 
@@ -50,16 +52,16 @@ impl Assembly {
 
     /// The host starts anew: only what was finished is still there.
     pub(super) fn restart(&mut self) {
-        self.open.clear();
+        self.open = SortedMap::default();
     }
 
     /// The machine wants this symbol kept.
     pub(super) fn insert(&mut self, _flow: FlowId, symbol: SymbolId, payload: Option<&[u8]>) {
         let Assembly { open, geometry, overhead, true_bytes, rng, .. } = self;
-        let decoder = open.entry(symbol.block.0).or_insert_with(|| {
+        let decoder = open.get_or_insert_with(symbol.block.0, || {
             let shape = BlockShape::of(geometry, symbol.block).expect("the machine knows its blocks");
             match *true_bytes {
-                true => Box::new(Assembler::new(shape)),
+                true => Box::new(Assembler::new(shape)) as Box<dyn Decoder>,
                 false => {
                     let drawn = || drawn_overhead(rng.random());
                     Box::new(PhantomAssembler::new(shape, overhead.unwrap_or_else(drawn)))
