@@ -206,6 +206,8 @@ impl Delivery {
 
     /// When a packet that is sent now leaves its host's machines: later by a random part of the jitter, but never before what
     /// the host sent earlier, so that the queue of its NIC may be told at once.
+    // Once for every packet; a call costs a third of what it does.
+    #[inline(always)]
     fn hold_back(&mut self, setup: &Setup, now: Time, from: u32, to: u32) -> Time {
         let most = match self.jitter {
             Jitter::None => 0,

@@ -18,6 +18,8 @@ use crate::packet::setup::ControlPlane;
 
 impl World {
     /// Handles an event of the machine in this slot.
+    // Not inlined, so that a poll without an event stays small.
+    #[inline(never)]
     pub(super) fn on_event(&mut self, slot: u32, event: MachineEvent) {
         match event {
             MachineEvent::Source(event) => self.on_source(self.slots[slot as usize].endpoint, event),

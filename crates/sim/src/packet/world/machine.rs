@@ -44,7 +44,7 @@ pub(super) enum MachineEvent {
 }
 
 impl Machine {
-    #[inline]
+    #[inline(always)]
     pub(super) fn hear(&mut self, now: Time, packet: Packet) {
         match self {
             Machine::Sender(m) => m.handle(now, Input::Packet(packet)),
