@@ -22,12 +22,10 @@ use crate::roots::Roots;
 use crate::serving::{Counters, Serving};
 use crate::session::Shared;
 use crate::status::{AgentError, AgentStatus, CoflowDemand};
-use crate::tcp;
+use crate::{sweep, tcp};
 
 /// Messages of programs that wait for the hub; more wait in the programs' sockets.
 const TOLD: usize = 1_024;
-/// How often outputs are looked for that ended with their file's name. Until then the disk keeps their bytes.
-const SWEEP: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// A running agent. Dropping it ends it at once; its socket's file goes with it.
 pub struct Agent {
@@ -84,7 +82,7 @@ impl Agent {
             Arc::new(Serving { tls, peers: config.peers, registry: registry.clone(), block, counters });
         let (told, heard) = mpsc::channel(TOLD);
         let complete = completion(serving.clone(), node, congestion);
-        let sweeping = tokio::spawn(sweep(registry.clone()));
+        let sweeping = tokio::spawn(sweep::run(registry.clone()));
         let malformed = AtomicU64::new(0);
         let peers = serving.peers.clone();
         let shared = Arc::new(Shared { hub: told, registry, roots, peers, block, malformed, complete });
@@ -148,14 +146,6 @@ impl Drop for Agent {
     fn drop(&mut self) {
         let tasks = self.tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
         tasks.iter().for_each(JoinHandle::abort);
-    }
-}
-
-/// Lets go of outputs whose files were deleted, now and then.
-async fn sweep(registry: Arc<Mutex<Registry>>) {
-    loop {
-        tokio::time::sleep(SWEEP).await;
-        registry.lock().unwrap_or_else(PoisonError::into_inner).sweep();
     }
 }
 

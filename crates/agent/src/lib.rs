@@ -19,7 +19,7 @@
 //! * `hub`: the one owner of Courier and of all flows that are fetched, a machine itself: its blocks, lanes and programs are its driver's, or a
 //!   storm's. `driver`: what moves for it.
 //! * `link`: a connection to another host's agent, dialled again when it breaks; `serving`: the other end of it.
-//! * `local`, `session`: programs of this host; `roots`: the files that they may name.
+//! * `local`, `session`: programs of this host; `roots`: the files that they may name; `sweep`: lets go of those that were deleted.
 //! * `client`: the program's side of the local socket, in Rust.
 
 mod agent;
@@ -46,6 +46,7 @@ mod secure;
 mod serving;
 mod session;
 mod status;
+mod sweep;
 mod tcp;
 
 pub use agent::Agent;

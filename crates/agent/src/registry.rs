@@ -1,7 +1,11 @@
 //! Applications of this host and their outputs: who may read what, and how much each user may have.
+//!
+//! Flows wait for the registry's lock when they are opened, so a [`Registry`] neither asks nor closes a file: the last descriptor of one
+//! that was deleted may take long to close. What it lets go of it gives to the caller.
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
@@ -51,13 +55,9 @@ impl Output {
         Ok(Output { stamp: stamp(&metadata), file, ranges, while_named: false })
     }
 
-    /// It is let go of by [`Registry::sweep`] when its file has no name any more.
+    /// It is let go of by a [`Sweep`] when its file has no name any more.
     pub(crate) fn while_named(self) -> Output {
         Output { while_named: true, ..self }
-    }
-
-    fn is_over(&self) -> bool {
-        self.while_named && self.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
     }
 
     /// Partitions that lie behind each other, as one.
@@ -107,6 +107,31 @@ struct Application {
     programs: usize,
 }
 
+/// A round through all outputs, [`SLICE`] at a time, for those whose files were deleted.
+#[derive(Debug, Default)]
+pub(crate) struct Sweep {
+    /// The application and the output that were looked at last.
+    last: Option<(Name, Name)>,
+}
+
+/// Outputs that a sweep looks at before others get the registry.
+const SLICE: usize = 256;
+
+/// An output that ends with its file's name.
+#[derive(Debug)]
+pub(crate) struct Named {
+    application: Name,
+    name: Name,
+    output: Arc<Output>,
+}
+
+impl Named {
+    /// Whether the file was deleted. Asks the file, so it may take long.
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.output.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
+    }
+}
+
 /// All applications of this host.
 #[derive(Debug)]
 pub(crate) struct Registry {
@@ -145,18 +170,29 @@ impl Registry {
 
     /// A program goes. An application without programs and outputs is forgotten.
     pub(crate) fn leave(&mut self, name: &Name) {
-        let Some(application) = self.applications.get_mut(name) else { return };
-        application.programs = application.programs.saturating_sub(1);
-        if application.programs == 0 && application.outputs.is_empty() {
+        if let Some(application) = self.applications.get_mut(name) {
+            application.programs = application.programs.saturating_sub(1);
+            self.forget_if_unused(name);
+        }
+    }
+
+    fn forget_if_unused(&mut self, name: &Name) {
+        if self.applications.get(name).is_some_and(|it| it.programs == 0 && it.outputs.is_empty()) {
             self.applications.remove(name);
         }
     }
 
-    /// An output of an application, whose program this is. The same name again replaces it: a task that runs anew writes anew.
+    /// An output of an application, whose program this is. The same name again replaces it, and gives back the one that had it: a task that
+    /// runs anew writes anew.
     ///
     /// # Errors
     /// [`Refusal::Quota`]; [`Refusal::Unknown`] if the application is gone.
-    pub(crate) fn register(&mut self, name: &Name, output: Name, file: Output) -> Result<(), Refusal> {
+    pub(crate) fn register(
+        &mut self,
+        name: &Name,
+        output: Name,
+        file: Arc<Output>,
+    ) -> Result<Option<Arc<Output>>, Refusal> {
         let user = self.applications.get(name).ok_or(Refusal::Unknown)?.user;
         let own = self.applications.values().filter(|it| it.user == user);
         let outputs: usize = own.map(|it| it.outputs.len()).sum();
@@ -164,32 +200,60 @@ impl Registry {
         if outputs >= self.quotas.outputs && !application.outputs.contains_key(&output) {
             return Err(Refusal::Quota);
         }
-        application.outputs.insert(output, Arc::new(file));
-        Ok(())
+        Ok(application.outputs.insert(output, file))
     }
 
-    /// Drops an output; a running read goes on.
+    /// Gives an output back; a running read goes on.
     ///
     /// # Errors
     /// [`Refusal::Unknown`].
-    pub(crate) fn unregister(&mut self, name: &Name, output: &Name) -> Result<(), Refusal> {
+    pub(crate) fn unregister(&mut self, name: &Name, output: &Name) -> Result<Arc<Output>, Refusal> {
         let application = self.applications.get_mut(name).ok_or(Refusal::Unknown)?;
-        application.outputs.remove(output).map(drop).ok_or(Refusal::Unknown)
+        let output = application.outputs.remove(output).ok_or(Refusal::Unknown)?;
+        self.forget_if_unused(name);
+        Ok(output)
     }
 
-    /// All outputs of an application are let go of.
-    pub(crate) fn drop_outputs(&mut self, name: &Name) {
-        if let Some(application) = self.applications.get_mut(name) {
-            application.outputs.clear();
-        }
+    /// Gives all outputs of an application back.
+    pub(crate) fn drop_outputs(&mut self, name: &Name) -> BTreeMap<Name, Arc<Output>> {
+        let application = self.applications.get_mut(name);
+        let outputs = application.map(|it| std::mem::take(&mut it.outputs)).unwrap_or_default();
+        self.forget_if_unused(name);
+        outputs
     }
 
-    /// Lets go of outputs that end with their file's name and whose file was deleted, and of applications that have nothing else here.
-    pub(crate) fn sweep(&mut self) {
-        for application in self.applications.values_mut() {
-            application.outputs.retain(|_, output| !output.is_over());
+    /// Those of a sweep's next [`SLICE`] outputs that end with their files' names; `None` when it has been through all.
+    pub(crate) fn next_slice(&self, sweep: &mut Sweep) -> Option<Vec<Named>> {
+        let last = sweep.last.take();
+        let from = last.as_ref().map_or(Unbounded, |(application, _)| Included(application));
+        let outputs =
+            self.applications.range::<Name, _>((from, Unbounded)).flat_map(|(name, application)| {
+                let after = last.as_ref().filter(|(of, _)| of == name);
+                let after = after.map_or(Unbounded, |(_, output)| Excluded(output));
+                application.outputs.range::<Name, _>((after, Unbounded)).map(move |it| (name, it))
+            });
+        let (mut slice, mut looked_at) = (Vec::new(), None);
+        for (application, (name, output)) in outputs.take(SLICE) {
+            if output.while_named {
+                let (application, name) = (application.clone(), name.clone());
+                slice.push(Named { application, name, output: output.clone() });
+            }
+            looked_at = Some((application, name));
         }
-        self.applications.retain(|_, it| it.programs > 0 || !it.outputs.is_empty());
+        let (application, name) = looked_at?;
+        sweep.last = Some((application.clone(), name.clone()));
+        Some(slice)
+    }
+
+    /// Forgets these outputs, except where others have taken their names, and applications that have nothing else here.
+    pub(crate) fn forget(&mut self, outputs: &[Named]) {
+        for Named { application, name, output } in outputs {
+            let Some(it) = self.applications.get_mut(application) else { continue };
+            if it.outputs.get(name).is_some_and(|it| Arc::ptr_eq(it, output)) {
+                it.outputs.remove(name);
+                self.forget_if_unused(application);
+            }
+        }
     }
 
     /// The output that somebody asks for who proves that he knows the token.
@@ -222,10 +286,11 @@ mod tests {
         Range { offset: Bytes::new(offset), length: Bytes::new(length), info: length }
     }
 
-    fn output(ranges: &[(u64, u64)]) -> Output {
+    fn output(ranges: &[(u64, u64)]) -> Arc<Output> {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[7; 100]).unwrap();
-        Output::new(file, ranges.iter().map(|(offset, length)| range(*offset, *length)).collect()).unwrap()
+        let ranges = ranges.iter().map(|(offset, length)| range(*offset, *length));
+        Arc::new(Output::new(file, ranges.collect()).unwrap())
     }
 
     #[test]
@@ -241,7 +306,7 @@ mod tests {
         registry.leave(&job);
         assert!(registry.find(&job, right, &name("map")).is_ok(), "outputs outlive their programs");
         registry.enter(1, &job, right).unwrap();
-        registry.drop_outputs(&job);
+        assert_eq!(registry.drop_outputs(&job).len(), 1);
         registry.leave(&job);
         assert_eq!(registry.count(), (0, 0));
     }
@@ -259,8 +324,43 @@ mod tests {
         assert_eq!(registry.enter(1, &name("a"), token), Err(Refusal::Quota));
         registry.register(&name("a"), name("one"), output(&[])).unwrap();
         registry.register(&name("a"), name("one"), output(&[])).unwrap();
-        assert_eq!(registry.register(&name("b"), name("two"), output(&[])), Err(Refusal::Quota));
+        let refused = registry.register(&name("b"), name("two"), output(&[]));
+        assert_eq!(refused.map(drop), Err(Refusal::Quota));
         registry.register(&name("c"), name("two"), output(&[])).unwrap();
+    }
+
+    #[test]
+    fn what_the_registry_lets_go_of_is_closed_by_who_asked_for_that() {
+        let mut registry = Registry::new(Quotas::default());
+        let (job, map) = (name("job"), name("map"));
+        registry.enter(1, &job, proof(b"t")).unwrap();
+        let is_last = |output: &Arc<Output>| Arc::strong_count(output) == 1;
+        assert!(registry.register(&job, map.clone(), output(&[])).unwrap().is_none());
+        assert!(is_last(&registry.register(&job, map.clone(), output(&[])).unwrap().unwrap()));
+        assert!(is_last(&registry.unregister(&job, &map).unwrap()));
+        assert!(registry.register(&job, map.clone(), output(&[])).unwrap().is_none());
+        assert!(registry.drop_outputs(&job).values().all(is_last));
+        assert!(registry.register(&job, map, Arc::new(named_output().1)).unwrap().is_none());
+        let slice = registry.next_slice(&mut Sweep::default()).unwrap();
+        registry.forget(&slice);
+        assert!(slice.len() == 1 && is_last(&slice[0].output));
+    }
+
+    /// An output that ends with its file's name, and that file's folder.
+    fn named_output() -> (tempfile::TempDir, Output) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file.out");
+        std::fs::write(&path, [7; 100]).unwrap();
+        let file = std::fs::File::open(path).unwrap();
+        (folder, Output::new(file, vec![range(0, 100)]).unwrap().while_named())
+    }
+
+    fn sweep(registry: &mut Registry) {
+        let mut sweep = Sweep::default();
+        while let Some(mut slice) = registry.next_slice(&mut sweep) {
+            slice.retain(Named::is_deleted);
+            registry.forget(&slice);
+        }
     }
 
     #[test]
@@ -268,24 +368,80 @@ mod tests {
         let mut registry = Registry::new(Quotas::default());
         let (job, token) = (name("job"), proof(b"t"));
         registry.enter(1, &job, token).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file.out");
-        std::fs::write(&path, [7; 100]).unwrap();
-        let file = || Output::new(std::fs::File::open(&path).unwrap(), vec![range(0, 100)]).unwrap();
-        registry.register(&job, name("hadoop"), file().while_named()).unwrap();
-        registry.register(&job, name("other"), file()).unwrap();
+        let (folder, hadoop) = named_output();
+        let (_, other) = named_output();
+        registry.register(&job, name("hadoop"), Arc::new(hadoop)).unwrap();
+        registry.register(&job, name("other"), Arc::new(Output { while_named: false, ..other })).unwrap();
         registry.leave(&job);
-        registry.sweep();
+        sweep(&mut registry);
         assert_eq!(registry.count(), (1, 2), "the file is there");
         let reading = registry.find(&job, token, &name("hadoop")).unwrap();
-        std::fs::remove_file(&path).unwrap();
-        registry.sweep();
+        std::fs::remove_file(folder.path().join("file.out")).unwrap();
+        sweep(&mut registry);
         assert_eq!(registry.count(), (1, 1));
         assert!(registry.find(&job, token, &name("other")).is_ok(), "others outlive their names");
         assert_eq!(reading.part(0, 1).map(|it| it.length.get()), Ok(100), "whoever reads it reads on");
         registry.unregister(&job, &name("other")).unwrap();
-        registry.sweep();
         assert_eq!(registry.count(), (0, 0));
+    }
+
+    #[test]
+    fn an_output_that_has_taken_the_name_of_a_deleted_one_stays() {
+        let mut registry = Registry::new(Quotas::default());
+        let (job, map) = (name("job"), name("map"));
+        registry.enter(1, &job, proof(b"t")).unwrap();
+        registry.register(&job, map.clone(), Arc::new(named_output().1)).unwrap();
+        let slice = registry.next_slice(&mut Sweep::default()).unwrap();
+        assert!(slice[0].is_deleted());
+        registry.register(&job, map, output(&[])).unwrap();
+        registry.forget(&slice);
+        assert_eq!(registry.count(), (1, 1));
+    }
+
+    #[test]
+    fn a_sweep_looks_at_a_slice_at_a_time_and_at_each_output_once_whatever_comes_and_goes_meanwhile() {
+        const EACH: usize = 1_000;
+        let mut registry = Registry::new(Quotas::default());
+        // All are one open file.
+        let (_folder, named) = named_output();
+        let (named, other) = (Arc::new(named), output(&[]));
+        let jobs = ["a", "b", "c"].map(name);
+        let map = |at: usize| name(&format!("map_{at:04}"));
+        for job in &jobs {
+            registry.enter(1, job, proof(b"t")).unwrap();
+            for at in 0..EACH {
+                let output = if at % 4 == 0 { &other } else { &named };
+                registry.register(job, map(at), output.clone()).unwrap();
+            }
+        }
+        let seen = |registry: &mut Registry, between: &dyn Fn(&mut Registry, usize)| {
+            let (mut sweep, mut slices, mut seen) = (Sweep::default(), 0, Vec::new());
+            while let Some(slice) = registry.next_slice(&mut sweep) {
+                assert!(slice.len() <= SLICE);
+                seen.extend(slice.into_iter().map(|it| (it.application, it.name)));
+                slices += 1;
+                between(registry, slices);
+            }
+            (slices, seen)
+        };
+        let is_named = |at: &usize| !at.is_multiple_of(4);
+        let all = |jobs: &[Name]| -> Vec<(Name, Name)> {
+            let maps = || (0..EACH).filter(is_named).map(map);
+            jobs.iter().flat_map(|job| maps().map(|map| (job.clone(), map))).collect()
+        };
+        assert_eq!(
+            seen(&mut registry, &|_, _| {}),
+            ((3 * EACH).div_ceil(SLICE), all(&jobs)),
+            "those that are not looked for count as well"
+        );
+        // What has been looked at last, and the rest of its application, goes; something comes where the sweep has been.
+        let (_, left) = seen(&mut registry, &|registry, slices| match slices {
+            1 => drop(registry.drop_outputs(&jobs[0])),
+            2 => drop(registry.register(&jobs[0], map(0), named.clone())),
+            _ => {}
+        });
+        let first = all(&jobs[..1]).into_iter().take(SLICE / 4 * 3);
+        assert_eq!(left, first.chain(all(&jobs[1..])).collect::<Vec<_>>());
     }
 
     #[test]

@@ -162,11 +162,12 @@ impl Session {
                 answer(outbox, request, registered);
             }
             FromProgram::Unregister { request, output } => {
-                answer(outbox, request, self.shared.registry().unregister(&application, &output));
+                let output = self.shared.registry().unregister(&application, &output);
+                answer(outbox, request, close(output).await);
             }
             FromProgram::Drop { request } => {
-                self.shared.registry().drop_outputs(&application);
-                answer(outbox, request, Ok(()));
+                let outputs = self.shared.registry().drop_outputs(&application);
+                answer(outbox, request, close(Ok(outputs)).await);
             }
             FromProgram::Fetch { flow, coflow, host, output, first, count, credit } => {
                 let peer = self.shared.peers.find(&host).map(|peer| peer.node);
@@ -217,8 +218,9 @@ impl Session {
     ) -> Result<(), Refusal> {
         let (shared, user) = (self.shared.clone(), self.user);
         let opening = tokio::task::spawn_blocking(move || open(&shared.roots, user, &path, index));
-        let file = opening.await.unwrap_or(Err(Refusal::Io))?;
-        self.shared.registry().register(application, output, file)
+        let file = Arc::new(opening.await.unwrap_or(Err(Refusal::Io))?);
+        let replaced = self.shared.registry().register(application, output, file.clone());
+        close(replaced).await
     }
 }
 
@@ -227,6 +229,12 @@ fn answer(outbox: &Outbox, request: u32, result: Result<(), Refusal>) {
         Ok(()) => FromAgent::Done { request },
         Err(refusal) => FromAgent::Refused { request, refusal, text: String::new() },
     });
+}
+
+/// Closes what the registry has let go of. The disk may have to free a deleted file's blocks then, for which only this program waits.
+async fn close(outputs: Result<impl Send + 'static, Refusal>) -> Result<(), Refusal> {
+    let outputs = outputs?;
+    tokio::task::spawn_blocking(move || drop(outputs)).await.map_err(|_| Refusal::Failed)
 }
 
 /// Opens an output and reads its index.

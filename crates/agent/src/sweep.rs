@@ -1,0 +1,69 @@
+//! Outputs whose files were deleted are let go of, and nobody waits for that: files are asked and closed without the registry's lock.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::registry::{Named, Registry, Sweep};
+
+/// How often. Until then the disk keeps their bytes.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// Sweeps the registry now and then.
+pub(crate) async fn run(registry: Arc<Mutex<Registry>>) {
+    loop {
+        tokio::time::sleep(EVERY).await;
+        let registry = registry.clone();
+        // The next round begins when this one has ended, however slow the disk is.
+        let _ = tokio::task::spawn_blocking(move || round(&registry, Named::is_deleted)).await;
+    }
+}
+
+fn round(registry: &Mutex<Registry>, is_deleted: impl Fn(&Named) -> bool) {
+    let locked = || registry.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut sweep = Sweep::default();
+    loop {
+        let slice = locked().next_slice(&mut sweep);
+        let Some(mut slice) = slice else { return };
+        slice.retain(&is_deleted);
+        if !slice.is_empty() {
+            locked().forget(&slice);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::config::Quotas;
+    use crate::fields::Name;
+    use crate::registry::{Output, proof};
+
+    #[test]
+    fn flows_are_opened_while_a_sweep_waits_for_the_disk() {
+        const COUNT: usize = 1_000;
+        let token = proof(b"t");
+        let name = |text: &str| Name::new(text).unwrap();
+        let job = name("job");
+        let mut registry = Registry::new(Quotas::default());
+        registry.enter(1, &job, token).unwrap();
+        // A file without a name, as all of them.
+        let output = Arc::new(Output::new(tempfile::tempfile().unwrap(), Vec::new()).unwrap().while_named());
+        for at in 0..COUNT {
+            registry.register(&job, name(&at.to_string()), output.clone()).unwrap();
+        }
+        registry.leave(&job);
+        let registry = Mutex::new(registry);
+        let asked = Cell::new(0);
+        round(&registry, |named| {
+            asked.set(asked.get() + 1);
+            let found = registry.try_lock().expect("nobody holds the lock").find(&job, token, &name("999"));
+            assert!(found.is_ok(), "{named:?}");
+            named.is_deleted()
+        });
+        assert_eq!(asked.get(), COUNT);
+        assert_eq!(registry.lock().unwrap().count(), (0, 0));
+        assert_eq!(Arc::strong_count(&output), 1, "what was let go of is closed");
+    }
+}
