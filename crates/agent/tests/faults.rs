@@ -191,6 +191,40 @@ fn a_source_that_is_back_without_the_output_breaks_the_flow_and_one_that_stays_a
 }
 
 #[test]
+fn an_agent_that_starts_again_knows_no_outputs_and_serves_nothing_else_in_their_place() {
+    let mut cluster = Cluster::new(2, |_| {});
+    let (held, path) = cluster.output(0, "map_0", 1, 8 << 20);
+    let mut client = cluster.client(1);
+    client.fetch(&fetch(1, "h0", "map_0", 0, MIB)).unwrap();
+    let mut got = Vec::new();
+    take_some(&mut client, 1, 2 << 20, &mut got);
+    cluster.stop(0);
+    drop(held);
+    cluster.start(0);
+    let status = cluster.status(0);
+    assert_eq!((status.applications, status.outputs), (0, 0));
+    // Somebody else is the first to name the application there.
+    let other = cluster.hosts[0].config.roots[0].join("other");
+    std::fs::write(&other, contents("other", 8 << 20)).unwrap();
+    let mut first = cluster.connect(0, "job", b"the token of another").unwrap();
+    first.register("map_0", path_of(&other), equal(1, 8 << 20)).unwrap();
+    assert_eq!(take_rest(&mut client, 1, &mut got), Err(Refusal::Unknown));
+    assert!(got[..] == contents("map_0", 8 << 20)[..got.len()], "what came is right");
+    client.fetch(&fetch(2, "h0", "map_0", 0, MIB)).unwrap();
+    assert_eq!(take(&mut client, 2), Err(Refusal::Unknown));
+    first.drop_outputs().unwrap();
+    drop(first);
+    // Its session ends after its socket.
+    while cluster.status(0).applications > 0 {}
+    let mut held = cluster.client(0);
+    held.register("map_0", path_of(&path), equal(1, 8 << 20)).unwrap();
+    client.fetch(&fetch(3, "h0", "map_0", 0, MIB)).unwrap();
+    assert!(take(&mut client, 3).unwrap() == contents("map_0", 8 << 20));
+    let status = cluster.settled(1);
+    assert_eq!((status.flows_done, status.flows_broken), (1, 2));
+}
+
+#[test]
 fn a_file_that_is_cut_off_or_written_anew_under_a_flow_breaks_it() {
     let cluster = Cluster::new(2, |_| {});
     let (mut held, path) = cluster.output(0, "map_0", 1, 16 << 20);

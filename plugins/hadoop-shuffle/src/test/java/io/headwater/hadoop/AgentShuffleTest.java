@@ -203,29 +203,28 @@ class AgentShuffleTest {
 
   /** A job whose reducers stop in the middle of an output each. */
   private static Running gated(Configuration conf, String name, int only, int awaited) throws Exception {
-    Path gate = Files.createDirectory(cluster.folder.resolve("gate" + ++outputs));
     conf.setBoolean("mapreduce.map.output.compress", true);
     conf.setClass("mapreduce.map.output.compress.codec", GatedCodec.class, org.apache.hadoop.io.compress.CompressionCodec.class);
-    conf.set(GatedCodec.GATE, gate.toString());
     if (only >= 0) {
-      conf.setInt(GatedCodec.ONLY, only);
+      conf.setInt(Gate.ONLY, only);
     }
+    return stopped(conf, name, awaited);
+  }
+
+  /** A job so many of whose reducers have come to their gate. */
+  private static Running stopped(Configuration conf, String name, int awaited) throws Exception {
+    Path gate = Files.createDirectory(cluster.folder.resolve("gate" + ++outputs));
+    conf.set(Gate.FOLDER, gate.toString());
     Running job = submit(conf, name);
-    while (at(gate) < awaited) {
+    while (Gate.waiting(gate) < awaited) {
       assertTrue(!job.job().isComplete(), () -> "it ended without stopping: " + job.said());
       Thread.sleep(100);
     }
     return job;
   }
 
-  private static long at(Path gate) throws IOException {
-    try (var files = Files.list(gate)) {
-      return files.filter(it -> it.getFileName().toString().startsWith("at-")).count();
-    }
-  }
-
   private static void open(Configuration conf) throws IOException {
-    Files.write(Path.of(conf.get(GatedCodec.GATE)).resolve("open"), new byte[0]);
+    Gate.open(Path.of(conf.get(Gate.FOLDER)));
   }
 
   /** One agent is the local one of half of the reducers, and the peer of the others. */
@@ -247,6 +246,39 @@ class AgentShuffleTest {
     assertTrue(job.counter(ShuffleCounter.AGENT_OUTPUTS) > 0);
     String said = cluster.said(job.job().getJobID().toString()).toString();
     assertTrue(said.contains("the agent of this host is gone"), said);
+  }
+
+  /** All maps have ended and told their agents of it. Then one agent starts again, and only then reducers look for theirs. */
+  @Test
+  @Tag("quick")
+  void whatAnAgentHasForgottenWhenItStartsAgainComesTheStockWay() throws Exception {
+    List<String> right = expected();
+    Configuration conf = cluster.agents();
+    conf.set("mapreduce.job.reduce.shuffle.consumer.plugin.class", GatedShuffle.class.getName());
+    Running job = stopped(conf, "small, an agent started again", FEW_REDUCERS);
+    String id = job.job().getJobID().toString();
+    String host = Cluster.HOSTS.get(1);
+    long forgotten = cluster.outputs(id, host);
+    assertEquals(FEW_MAPS, forgotten + cluster.outputs(id, Cluster.HOSTS.get(0)));
+    assertTrue(forgotten > 0 && forgotten < FEW_MAPS, () -> forgotten + " outputs of " + host);
+    AgentProcess agent = cluster.agents.get(host);
+    assertTrue(agent.number("outputs") >= forgotten, agent.status());
+    agent.kill();
+    agent.start();
+    assertEquals(0, agent.number("outputs"));
+    open(conf);
+    assertEquals(right, job.result());
+    assertEquals(0, job.counter(ShuffleCounter.STOCK_REDUCERS));
+    assertEquals(forgotten * FEW_REDUCERS, job.counter(ShuffleCounter.STOCK_INSTEAD));
+    assertEquals((FEW_MAPS - forgotten) * FEW_REDUCERS, job.counter(ShuffleCounter.AGENT_OUTPUTS));
+    assertEquals(FEW_MAPS, launchedMaps(job.job()), "no map was run again");
+    List<Long> lines = cluster.said(id).stream().map(said -> said.stream().filter(it -> it.contains("the stock way")).count()).toList();
+    assertEquals(FEW_REDUCERS, lines.stream().filter(count -> count == 1).count(), () -> "one line of each reducer: " + lines);
+    assertEquals(FEW_REDUCERS, lines.stream().mapToLong(count -> count).sum(), () -> "and of nobody else: " + lines);
+  }
+
+  private static long launchedMaps(Job job) throws IOException {
+    return job.getCounters().findCounter(org.apache.hadoop.mapreduce.JobCounter.TOTAL_LAUNCHED_MAPS).getValue();
   }
 
   @Test
@@ -279,7 +311,7 @@ class AgentShuffleTest {
     }
     open(conf);
     assertEquals(right, job.result());
-    long launched = job.job().getCounters().findCounter(org.apache.hadoop.mapreduce.JobCounter.TOTAL_LAUNCHED_MAPS).getValue();
+    long launched = launchedMaps(job.job());
     System.out.println("maps launched: " + launched);
     assertTrue(launched > FEW_MAPS, "the map was run again");
     // Counters are of the attempts that succeeded, and a reducer that hears of such failures is run again itself.

@@ -180,6 +180,11 @@ final class Cluster implements Closeable {
     }
   }
 
+  /** Outputs of a job's maps that a host has. */
+  long outputs(String jobId, String host) throws IOException {
+    return files(jobId, "file.out").stream().filter(file -> file.startsWith(locals(host))).count();
+  }
+
   private static int freePort() throws IOException {
     try (ServerSocket any = new ServerSocket(0)) {
       return any.getLocalPort();

@@ -141,13 +141,13 @@ class OrderTest {
     String oldId = old.getJobID().toString();
     String youngId = young.getJobID().toString();
 
-    open(oldGate);
+    Gate.open(oldGate);
     Coflow before;
     while ((before = coflows(cluster).get(oldId)) != null && (before.bytes <= FIRST_QUEUE || before.left > OLD_LEFT)) {
       Thread.sleep(20);
     }
     assertTrue(before != null && before.left > OLD_LEFT / 2, "the old job is nearly there: " + before);
-    open(youngGate);
+    Gate.open(youngGate);
     Map<String, String> names = new LinkedHashMap<>(Map.of(oldId, "old", youngId, "young"));
     List<String> shuffles = new ArrayList<>();
     boolean youngWasFirst = false;
@@ -182,19 +182,15 @@ class OrderTest {
     Configuration conf = cluster.agents();
     conf.setBoolean("mapreduce.map.output.compress", true);
     conf.setClass("mapreduce.map.output.compress.codec", GatedCodec.class, CompressionCodec.class);
-    conf.set(GatedCodec.GATE, gate.toString());
+    conf.set(Gate.FOLDER, gate.toString());
     conf.setInt("yarn.app.mapreduce.am.resource.mb", master);
     conf.setInt("mapreduce.map.memory.mb", map);
     conf.setInt("mapreduce.reduce.memory.mb", reducer);
     return SortJob.job(conf, name, name.equals("old") ? 6 : 4, 2, records, cluster.folder.resolve("out-" + name));
   }
 
-  private static void open(Path gate) throws IOException {
-    Files.write(gate.resolve("open"), new byte[0]);
-  }
-
   private static void await(Job job, Path gate) throws Exception {
-    while (!Files.exists(gate.resolve("at-0")) || !Files.exists(gate.resolve("at-1"))) {
+    while (Gate.waiting(gate) < 2) {
       assertTrue(!job.isComplete(), "it ended without stopping");
       Thread.sleep(100);
     }
