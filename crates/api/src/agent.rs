@@ -46,7 +46,7 @@ pub async fn agent(
     ready: impl FnOnce(&AgentListening),
 ) -> Result<(), AppError> {
     let key = options.common.state.join("keys").join("agent");
-    let identity = Identity::load_or_create(&key).map_err(|error| AppError::state(&key, error))?;
+    let identity = Identity::load_or_create(&key)?;
     let peers = options.config.peers.clone();
     peers.set((options.peers)()?);
     if options.config.roots.is_empty() {
@@ -106,6 +106,22 @@ fn failed(error: AgentError) -> AppError {
             address,
             &source,
         ),
+        AgentError::Socket { path, source } => {
+            AppError::Io { doing: format!("cannot use the socket {}", path.display()), source }
+        }
         other => AppError::Failed(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_for_which_the_disk_has_no_room_is_the_exit_code_of_full_disks() {
+        let source = std::io::ErrorKind::StorageFull.into();
+        let error = failed(AgentError::Socket { path: "/full/agent.sock".into(), source });
+        assert_eq!(error.exit_code(), 6);
+        assert!(error.to_string().contains("/full/agent.sock"), "{error}");
     }
 }

@@ -229,6 +229,9 @@ impl From<ControlError> for AppError {
                 AppError::no_socket("listen", "--listen", Protocol::Udp, addr, &source)
             }
             ControlError::State { path, reason } => AppError::state(&path, reason),
+            ControlError::NoRoom { .. } => AppError::NoRoom(format!(
+                "cannot write {text}; make room there, or choose another folder with --state"
+            )),
             _ => AppError::Failed(text),
         }
     }
@@ -354,6 +357,11 @@ mod tests {
                 ControlError::State { path: out(), reason: denied().to_string() }.into(),
                 1,
                 vec!["/out".into(), "--state".into()],
+            ),
+            (
+                ControlError::NoRoom { path: out(), source: io::ErrorKind::StorageFull.into() }.into(),
+                6,
+                vec!["/out".into(), "make room".into(), "--state".into()],
             ),
             (
                 ControlError::PinMismatch { addr: address(), expected: one, found: two }.into(),

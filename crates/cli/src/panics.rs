@@ -3,6 +3,8 @@
 //! Tasks of the runtime are not among them: a panic ends the task, one peer's connection, and those on which a daemon depends end it with
 //! an error ([`headwater_api::AppError::Failed`]).
 
+use std::io::{self, Write};
+
 use crate::exit;
 
 /// Names of threads that move data: the data thread, and its workers by their prefix.
@@ -17,7 +19,9 @@ pub fn end_the_process() {
         let thread = std::thread::current();
         let name = thread.name().unwrap_or_default();
         if name == DATA || name.starts_with(WORKERS) {
-            eprintln!(
+            // Where standard error is a file on a full disk, nobody hears it; a panic here would change the exit code.
+            let _ = writeln!(
+                io::stderr(),
                 "headwater: the thread `{name}` panicked, which is a defect of headwater; the process ends. \
                  Start it again: what is finished is kept. Please report the message above."
             );

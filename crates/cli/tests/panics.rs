@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a process that is to end is given the time for it")]
 
+use std::fs::File;
 use std::process::{Command, Output};
 use std::time::Duration;
 
@@ -20,10 +21,14 @@ fn other_process() {
     eprintln!("it went on");
 }
 
+fn process_with_a_panic_in(thread: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "other_process", "--ignored", "--nocapture"]).env(THREAD, thread);
+    command
+}
+
 fn with_a_panic_in(thread: &str) -> (Output, String) {
-    let program = std::env::current_exe().unwrap();
-    let arguments = ["--exact", "other_process", "--ignored", "--nocapture"];
-    let output = Command::new(program).args(arguments).env(THREAD, thread).output().unwrap();
+    let output = process_with_a_panic_in(thread).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     (output, said)
 }
@@ -36,6 +41,13 @@ fn a_panic_in_a_thread_that_moves_data_ends_the_process() {
         assert!(said.contains("a block too many") && said.contains("Start it again"), "{said}");
         assert!(!said.contains("it went on"), "{said}");
     }
+}
+
+#[test]
+fn it_ends_with_the_same_code_where_the_disk_has_no_room_for_the_message() {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let output = process_with_a_panic_in("data").stderr(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(101), "{output:?}");
 }
 
 #[test]

@@ -28,6 +28,14 @@ pub enum ControlError {
         /// The problem.
         reason: String,
     },
+    /// A file of the node's identity cannot be written: the disk is full, or the user's quota of it is used up.
+    #[error("{path}: {source}", path = path.display())]
+    NoRoom {
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
     /// Nobody answered, or there is no route there.
     #[error("cannot reach {addr}: {reason}")]
     CannotReach {

@@ -10,7 +10,7 @@ use super::error::ControlError;
 /// The folder of the identity files under a state directory, made if missing, for its owner only.
 pub(super) fn identity_dir(state: &Path) -> Result<PathBuf, ControlError> {
     let dir = state.join("identity");
-    DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|e| failed(&dir, &e))?;
+    DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|e| refused(&dir, e))?;
     Ok(dir)
 }
 
@@ -30,12 +30,12 @@ impl Lock {
             .write(true)
             .mode(0o600)
             .open(&path)
-            .map_err(|e| failed(&path, &e))?;
+            .map_err(|e| refused(&path, e))?;
         loop {
             match file.lock() {
                 Ok(()) => return Ok(Lock { _file: file }),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(failed(&path, &e)),
+                Err(e) => return Err(refused(&path, e)),
             }
         }
     }
@@ -60,7 +60,7 @@ pub(super) fn replace(_lock: &Lock, path: &Path, bytes: &[u8]) -> Result<(), Con
         std::fs::rename(&temporary, path)?;
         path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
     };
-    write().map_err(|e| failed(path, &e))
+    write().map_err(|e| refused(path, e))
 }
 
 /// The content of `path`; `None` if there is no such file.
@@ -68,7 +68,17 @@ pub(super) fn read(path: &Path) -> Result<Option<String>, ControlError> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(failed(path, &e)),
+        Err(e) => Err(refused(path, e)),
+    }
+}
+
+/// The system refuses to read or write `path`.
+fn refused(path: &Path, error: io::Error) -> ControlError {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            ControlError::NoRoom { path: path.to_owned(), source: error }
+        }
+        _ => failed(path, &error),
     }
 }
 

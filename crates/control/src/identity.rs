@@ -39,7 +39,7 @@ impl Identity {
     /// The identity kept under `state`, made now if there is none. Processes that start at once agree on one.
     ///
     /// # Errors
-    /// [`ControlError::State`] if the file cannot be read, written or understood; a damaged file is never replaced,
+    /// [`ControlError::NoRoom`]; [`ControlError::State`] if the file cannot be read, written or understood; a damaged file is never replaced,
     /// because peers would then see another node.
     pub fn load_or_create(state: &Path) -> Result<Identity, ControlError> {
         let dir = files::identity_dir(state)?;

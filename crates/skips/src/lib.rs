@@ -1,12 +1,16 @@
-//! How tests say that they compared nothing, and why; a dependency of tests only.
+//! How tests say that they compared nothing, and why, and the disks that not every machine lets them mount; a dependency of tests only.
 //!
 //! A test that cannot run passes, and nobody sees it among hundreds. So each says so here: a line with its name and the reason goes to the
 //! file that `HEADWATER_SKIPPED` names, and `make test` ends with all of them. Where `CI` is `true`, a test that misses something of the
 //! machine fails instead: the machines of continuous integration have all that is needed.
 
+mod small_disk;
+
 use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::io::Write;
+
+pub use small_disk::SmallDisk;
 
 /// The file that skips are written to, a line each.
 const FILE: &str = "HEADWATER_SKIPPED";

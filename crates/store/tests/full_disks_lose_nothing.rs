@@ -3,58 +3,11 @@
 //! Needs to mount a small tmpfs, so it runs as root only and says so otherwise.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
+use headwater_skips::SmallDisk;
 use headwater_store::{BlockHashes, Partial, PartialSpec, PutOptions, Store, StoreError, StoreOptions};
 use headwater_units::{BlockIndex, Bytes};
-
-/// A file system of a few MiB, unmounted when dropped.
-struct SmallDisk {
-    folder: tempfile::TempDir,
-}
-
-impl SmallDisk {
-    fn of_mib(mib: u32) -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let size = format!("size={mib}m");
-        let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(folder.path()).output();
-        if mounted.is_ok_and(|o| o.status.success()) {
-            return Some(SmallDisk { folder });
-        }
-        headwater_skips::cannot("a tmpfs cannot be mounted here (not root, or no mount)");
-        None
-    }
-    fn path(&self) -> &Path {
-        self.folder.path()
-    }
-    fn fill(&self, mib: usize) -> PathBuf {
-        let path = self.path().join("filler");
-        fs::write(&path, vec![1; mib << 20]).unwrap();
-        path
-    }
-    /// Removes a file, and waits until `mib` MiB are free: a program that another test starts may still have it open
-    /// for a moment.
-    #[allow(clippy::disallowed_methods, reason = "the kernel is waited for")]
-    fn make_room(&self, filler: &Path, mib: u64) {
-        fs::remove_file(filler).unwrap();
-        let free = || rustix::fs::statvfs(self.path()).map(|it| it.f_bavail * it.f_frsize).unwrap();
-        for _ in 0..500 {
-            if free() >= mib << 20 {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        panic!("{} bytes are free after 5 s", free());
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        _ = Command::new("umount").arg(self.path()).status();
-    }
-}
 
 fn content(len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 29) as u8).collect()
@@ -95,9 +48,8 @@ fn a_store_on_a_disk_full_to_the_last_byte_recovers_without_a_restart() {
     let Some(disk) = SmallDisk::of_mib(8) else { return };
     let store = Store::open(&disk.path().join("store"), StoreOptions::default()).unwrap();
     put(&store, &content(1000), "kept").unwrap();
-    let filler = disk.path().join("filler");
-    let mut file = fs::File::create(&filler).unwrap();
-    while std::io::Write::write(&mut file, &[1; 4096]).is_ok_and(|n| n > 0) {}
+    let filler = disk.fill_up();
+    let file = fs::OpenOptions::new().write(true).open(&filler).unwrap();
 
     // Leaves a page more each time, so that the data, the index's pages or its growth are what does not fit.
     let mut outcomes = Vec::new();

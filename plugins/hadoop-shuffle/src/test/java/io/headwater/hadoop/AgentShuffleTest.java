@@ -333,6 +333,42 @@ class AgentShuffleTest {
     assertEquals(FEW_MAPS * FEW_REDUCERS, job.counter(ShuffleCounter.AGENT_OUTPUTS));
   }
 
+  /** The reducer whose disk is full fails, as it would without agents. It goes on when there is room, and all others have ended by then. */
+  @Test
+  void aReducerWhoseDiskIsFullIsMadeAgainAndHoldsUpNobody() throws Exception {
+    List<String> right = expected();
+    Configuration conf = cluster.agents();
+    conf.set("mapreduce.job.reduce.shuffle.consumer.plugin.class", SmallDiskShuffle.class.getName());
+    // No output fits into the memory of a reducer.
+    conf.setFloat("mapreduce.reduce.shuffle.memory.limit.percent", 0.0001f);
+    try (SmallDisk disk = new SmallDisk(cluster.folder.resolve("disk"), 2)) {
+      conf.set(SmallDiskShuffle.FOLDER, disk.folder.toString());
+      Running job = stopped(conf, "small, a disk full", 1);
+      while (done(job.job()) < FEW_REDUCERS - 1) {
+        Thread.sleep(100);
+      }
+      disk.resize(64);
+      open(conf);
+      assertEquals(right, job.result());
+      assertEquals(1, failedReducers(job.job()));
+      assertEquals(FEW_MAPS, launchedMaps(job.job()), "no map was blamed");
+      assertEquals(FEW_MAPS * FEW_REDUCERS, job.counter(ShuffleCounter.AGENT_OUTPUTS));
+      assertEquals(0, job.counter(ShuffleCounter.STOCK_INSTEAD));
+      List<String> why = new java.util.ArrayList<>();
+      for (TaskCompletionEvent event : job.job().getTaskCompletionEvents(0, 100)) {
+        if (event.getStatus() == TaskCompletionEvent.Status.FAILED) {
+          why.addAll(List.of(job.job().getTaskDiagnostics(event.getTaskAttemptId())));
+        }
+      }
+      // Hadoop sees it before it writes, or while it does.
+      assertTrue(why.toString().contains("No space"), why::toString);
+    }
+  }
+
+  private static long failedReducers(Job job) throws IOException {
+    return job.getCounters().findCounter(org.apache.hadoop.mapreduce.JobCounter.NUM_FAILED_REDUCES).getValue();
+  }
+
   private static long done(Job job) throws Exception {
     long done = 0;
     for (var report : job.getTaskReports(org.apache.hadoop.mapreduce.TaskType.REDUCE)) {
