@@ -317,6 +317,8 @@ impl World {
     // ---- the loop
 
     /// Runs to the end. Calls `watch` now and then with the simulated time and the tasks done.
+    // Called at one place, where the world is a variable of the caller: the loop needs no register for where it is.
+    #[inline(always)]
     pub(super) fn run(mut self, watch: &mut dyn FnMut(Ran)) -> Records {
         let until = self.setup.until.map_or(u64::MAX, Time::as_nanos);
         while self.left > 0 || self.setup.until.is_some() {
