@@ -35,7 +35,7 @@ pub(super) struct CastAgent {
 /// A task for an invitation has come to its end.
 enum Done {
     Looked { request: u64, is_here: bool, files: Bytes },
-    Ended { request: u64, end: FetchEnd, kept: Option<Kept>, files: Bytes },
+    Ended { request: u64, end: FetchEnd, kept: Option<Box<Kept>>, files: Bytes },
     Left { request: u64 },
 }
 
@@ -147,7 +147,7 @@ async fn fetch(keeper: Arc<Keeper>, invitation: Invitation) -> Done {
         Ok(kept) => {
             let end = if was_here(&kept.result) { FetchEnd::Had } else { FetchEnd::Kept };
             let files = files_of(&keeper, object).await;
-            Done::Ended { request, end, kept: Some(kept), files }
+            Done::Ended { request, end, kept: Some(Box::new(kept)), files }
         }
         Err(error) => {
             let end = FetchEnd::Failed(reason(&error));

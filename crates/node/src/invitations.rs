@@ -8,7 +8,8 @@
 //!                        `--> Answer: it is here
 //! ```
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::btree_map::{BTreeMap, Entry};
 
 use headwater_transport::push::receiver::FlowStats;
 use headwater_units::{Bytes, NodeId, ObjectId, PathId};
@@ -118,8 +119,8 @@ impl Invitations {
         let Invitation { request, object, .. } = *invitation;
         if let Some(over) = self.over.iter().find(|over| over.request == request) {
             self.out.push_back(InvitationAction::Answer(Box::new(over.clone())));
-        } else if !self.running.contains_key(&request) {
-            self.running.insert(request, Standing::Invited(invitation));
+        } else if let Entry::Vacant(entry) = self.running.entry(request) {
+            entry.insert(Standing::Invited(invitation));
             self.out.push_back(InvitationAction::Look { request, object });
         }
     }
