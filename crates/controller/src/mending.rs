@@ -30,6 +30,11 @@ impl Mending {
         if self.times > 0 && now < self.last + patience * CALM { patience } else { least }
     }
 
+    /// Whether a stripe may move that comes, but slowly.
+    pub(crate) fn may_move(&self, now: Time, least: Duration) -> bool {
+        self.times == 0 || now >= self.last + self.patience(now, least)
+    }
+
     /// A stripe has moved. Those that move together count once.
     pub(crate) fn on_moved(&mut self, now: Time, least: Duration) {
         if self.times > 0 && now < self.last + least {

@@ -15,6 +15,7 @@
 mod tests;
 mod trees;
 
+use core::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_units::{Duration, NodeId, ObjectId, Time};
@@ -278,45 +279,62 @@ impl Overlays {
         Some(likely.into_iter().collect())
     }
 
-    /// A receiver holds up those below it in a tree: one of them takes its place there, and it becomes a leaf. Who has that stripe from
-    /// whom from now on; nobody, if there is no such tree.
+    /// Those below a member in a tree.
+    pub(crate) fn below(&self, object: ObjectId, node: NodeId, stripe: u8) -> BTreeSet<NodeId> {
+        let (mut all, mut next) = (BTreeSet::new(), vec![node]);
+        while let Some(at) = next.pop() {
+            let children = self.member(object, at).and_then(|it| it.children.get(usize::from(stripe)));
+            next.extend(children.into_iter().flatten().filter(|child| all.insert(**child)));
+        }
+        all
+    }
+
+    /// A receiver holds up those below it in a tree: one of its children takes its place there, the one that may have most of its own,
+    /// and it becomes a leaf. Who has that stripe from whom from now on, the heir first; nobody, if there is no such tree.
     pub(crate) fn demote(
         &mut self,
         now: Time,
         object: ObjectId,
         (slow, stripe): (NodeId, u8),
-        heir: NodeId,
         known: &Known<impl Fn(NodeId) -> bool, impl Fn(NodeId) -> bool>,
     ) -> Vec<(NodeId, NodeId)> {
-        let is_due = self.may_demote(now, object, stripe);
-        let Some(overlay) = self.overlays.get_mut(&object) else { return Vec::new() };
-        let stripe = usize::from(stripe);
-        let above = overlay.members.get(&slow).and_then(|member| member.parents[stripe]);
         // Before the last change has shown what it is good for there is no other.
-        let may = |above: &NodeId| is_due && overlay.depth(stripe, *above, heir, &known.holds).is_some();
-        let Some(above) = above.filter(may) else { return Vec::new() };
+        let is_due = self.may_demote(now, object, stripe);
+        let Some(overlay) = self.overlays.get_mut(&object).filter(|_| is_due) else { return Vec::new() };
+        let stripe = usize::from(stripe);
+        let Some((above, below)) = overlay.members.get(&slow).and_then(|it| it.place(stripe)) else {
+            return Vec::new();
+        };
+        let heirs = below.iter().copied().filter(|node| (known.may)(*node));
+        let heirs = heirs.map(|node| (overlay.slots(node, stripe), Reverse(node)));
+        let Some((most, Reverse(heir))) = heirs.max() else { return Vec::new() };
+        if overlay.depth(stripe, above, heir, &known.holds).is_none() {
+            return Vec::new();
+        }
         overlay.demoted[stripe] = Some(now);
-        let mut below: Vec<NodeId> =
-            overlay.members.get(&slow).map_or_else(Vec::new, |member| member.children[stripe].clone());
-        below.sort_unstable();
-        let mut moved = vec![(heir, above)];
         overlay.adopt(heir, stripe, above);
         if let Some(member) = overlay.members.get_mut(&slow) {
             member.slots[stripe] = 0;
         }
         overlay.note_free(slow, stripe);
-        overlay.abandon(slow, stripe);
-        for node in below.into_iter().filter(|node| *node != heir).chain([slow]) {
-            overlay.abandon(node, stripe);
-            let known = Known {
-                among: known.among.clone(),
-                may: |other| other != slow && (known.may)(other),
-                holds: &known.holds,
-                source: known.source,
-            };
-            moved.extend(overlay.choose(node, stripe, &known).map(|parent| (node, parent)));
-        }
-        moved
+        // An uplink that sends too much is the next that is slow: the heir keeps what it has room for, those first that send to others.
+        let children = overlay.members.get(&heir).map_or_else(Vec::new, |it| it.children[stripe].clone());
+        let mut moving: Vec<NodeId> =
+            below.into_iter().filter(|node| *node != heir).chain(children).collect();
+        moving.sort_by_cached_key(|node| (Reverse(overlay.slots(*node, stripe)), *node));
+        let stay = |node: &NodeId| overlay.parent(*node, stripe) == Some(heir);
+        let kept: Vec<NodeId> = moving.iter().take(most as usize).copied().filter(stay).collect();
+        moving.retain(|node| !kept.contains(node));
+        moving.push(slow);
+        moving.iter().for_each(|node| overlay.abandon(*node, stripe));
+        let known = Known {
+            among: known.among.clone(),
+            may: |other| other != slow && (known.may)(other),
+            holds: &known.holds,
+            source: known.source,
+        };
+        let place = |node: NodeId| overlay.choose(node, stripe, &known).map(|parent| (node, parent));
+        [(heir, above)].into_iter().chain(moving.into_iter().filter_map(place)).collect()
     }
 
     /// A receiver is gone, with its slots. Returns the receivers that had a stripe from it, which are to be mended.

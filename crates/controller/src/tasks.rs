@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_machine::{Shares, Taker};
 use headwater_units::{
-    BitRate, BlockIndex, Bytes, Duration, FlowId, Geometry, NodeId, ObjectId, PathId, Symbols, TaskId, Theta,
-    Time,
+    BitRate, BlockIndex, BlockLayout, Bytes, Duration, FlowId, Geometry, NodeId, ObjectId, PathId, Symbols,
+    TaskId, Theta, Time,
 };
 use headwater_wire::{Delivery, FlowGrant, FlowReport, FlowSecret, FlowView, Request, Start, Urgency};
 
@@ -128,6 +128,8 @@ pub(crate) struct Task {
     pub(crate) barred: BTreeMap<NodeId, Time>,
     /// As one of an overlay: how often its stripes have moved.
     pub(crate) mending: Mending,
+    /// And, by stripe, what flows have brought that are no more.
+    pub(crate) brought_before: BTreeMap<u8, Bytes>,
     /// And when it is looked after again, since others come first.
     pub(crate) mend_at: Option<Time>,
     /// Classes that some source has sent symbols of.
@@ -172,6 +174,23 @@ impl Task {
         let anew = (record.delivery != Delivery::Push).then_some(record.flows_version);
         Task { needed: geometry.total_symbols(), anew, ..Task::new(now, record) }
     }
+    /// As one of an overlay: what has come of a stripe, by all flows that brought it, as far as the receiver has said.
+    pub(crate) fn brought(&self, stripe: u8) -> Bytes {
+        let now = self.flows.iter().filter(|flow| flow.facts.index == stripe).filter_map(|flow| flow.view);
+        let before = self.brought_before.get(&stripe).copied().unwrap_or(Bytes::ZERO);
+        now.fold(before, |sum, view| sum + view.bytes)
+    }
+
+    /// Whether one stripe has brought less than all others, by a quarter of a block and more: its receiver waits for that one. A receiver
+    /// whose own links are slow has little of all.
+    pub(crate) fn waits_for(&self, stripe: u8) -> bool {
+        let quarter = Bytes::new(BlockLayout::of(self.facts.bytes).block_bytes().get() / 4);
+        let of_stripe = self.flows.iter().filter(|flow| flow.facts.index == stripe);
+        let is_behind = of_stripe.filter_map(|flow| flow.view).any(|view| view.behind > Duration::ZERO);
+        let others = (0..self.facts.residue_classes).filter(|other| *other != stripe);
+        let least = others.map(|other| self.brought(other)).min().unwrap_or(Bytes::ZERO);
+        is_behind || self.brought(stripe) + quarter <= least
+    }
     fn new(now: Time, facts: TaskRecord) -> Task {
         Task {
             taker: Taker::of_key(facts.receiver),
@@ -192,6 +211,7 @@ impl Task {
             urgency: None,
             barred: BTreeMap::new(),
             mending: Mending::default(),
+            brought_before: BTreeMap::new(),
             mend_at: None,
             classes_used: BTreeSet::new(),
         }
@@ -411,6 +431,9 @@ impl Tasks {
         let task = self.tasks.get_mut(&self.by_flow.remove(&flow)?)?;
         let place = task.flows.iter().position(|f| f.facts.flow == flow)?;
         let flow = task.flows.remove(place);
+        if let Some(view) = flow.view.filter(|_| task.is_of_overlay()) {
+            *task.brought_before.entry(flow.facts.index).or_default() += view.bytes;
+        }
         remove_from(&mut self.by_source, &flow.facts.node, &flow.facts.flow);
         Some(flow)
     }

@@ -188,40 +188,48 @@ impl Deliveries {
         }
     }
 
-    /// A receiver has said how it does. If a stripe alone holds it up, and does not hold up the node that sends it, that node is slow: it
-    /// becomes a leaf of the stripe's tree.
+    /// A receiver has said how it does. If a stripe alone holds it up, the first node on its way to the source that the stripe does not
+    /// hold up is slow: it becomes a leaf of the stripe's tree. If most of that one's children have what they need, only the receiver
+    /// gets another parent.
     pub(super) fn look_for_slow(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, id: TaskId) {
-        let config = turn.config;
+        let (now, config) = (turn.now, turn.config);
         let Some(task) = self.tasks.get(id) else { return };
         let (object, receiver) = (task.facts.object, task.facts.receiver);
         let is_behind = |flow: &&Flow| flow.view.is_some_and(|view| view.behind > config.overlay_behind);
         let Some(flow) = task.flows.iter().find(is_behind) else { return };
-        let (stripe, slow) = (flow.facts.index, flow.facts.node);
-        let is_held_up = |node: NodeId| {
-            let flows = self.tasks.fetching(node, object).map(|task| &task.flows).into_iter().flatten();
-            flows.into_iter().any(|flow| flow.facts.index == stripe && is_behind(&flow))
-        };
-        let may_change = self.overlays.may_demote(turn.now, object, stripe);
-        if !may_change || is_held_up(slow) || self.overlays.parent(object, receiver, stripe) != Some(slow) {
+        let (stripe, parent) = (flow.facts.index, flow.facts.node);
+        let lost = (flow.facts.flow, parent, stripe, false);
+        let may_change = self.overlays.may_demote(now, object, stripe);
+        if !may_change || self.overlays.parent(object, receiver, stripe) != Some(parent) {
             return;
         }
-        if self.overlays.parent(object, slow, stripe).is_none() {
+        if self.overlays.parent(object, parent, stripe).is_none() {
             // It has all of it, or is no member any more, and sends nothing all the same.
-            let lost = (flow.facts.flow, slow, stripe, false);
             return self.replace(turn, catalog, id, lost);
         }
-        let held_up: BTreeSet<NodeId> = (self.tasks.wanting(object).filter_map(|id| self.tasks.get(id)))
+        let Some(slow) = self.slow_above(object, receiver, stripe) else { return };
+        let waits = |node: &NodeId| self.tasks.fetching(*node, object).is_some_and(|it| it.waits_for(stripe));
+        let children: Vec<NodeId> = self.overlays.children(object, slow, stripe).collect();
+        if children.iter().filter(|child| waits(child)).count() * 2 < children.len() {
+            let may_move = task.mending.may_move(now, config.overlay_silent);
+            return if slow == parent && may_move {
+                self.replace(turn, catalog, id, lost)
+            };
+        }
+        // Whoever waits for the slow one does not any longer when that is a leaf.
+        let below = self.overlays.below(object, slow, stripe);
+        let waiting: BTreeSet<NodeId> = (self.tasks.wanting(object).filter_map(|id| self.tasks.get(id)))
             .map(|task| task.facts.receiver)
-            .filter(|node| *node != receiver && is_held_up(*node))
+            .filter(|node| !below.contains(node) && waits(node))
             .collect();
         let known = self.known(catalog, config);
         let sources = known.sources_of(object, task.facts.symbol_size, |_| true);
         let source = sources.get(usize::from(stripe) % sources.len().max(1)).copied();
-        let may = |node: NodeId| self.may_send(turn.now, catalog, node, object) && !held_up.contains(&node);
+        let may = |node: NodeId| self.may_send(now, catalog, node, object) && !waiting.contains(&node);
         let candidates: BTreeSet<NodeId> = self.overlays.members(object).filter(|node| may(*node)).collect();
         let holds = |node| catalog.holds(node, object);
         let known = Known { among: None, may: |node| candidates.contains(&node), holds, source };
-        let moved = self.overlays.demote(turn.now, object, (slow, stripe), receiver, &known);
+        let moved = self.overlays.demote(now, object, (slow, stripe), &known);
         turn.stats.demoted += u64::from(!moved.is_empty());
         for (node, parent) in moved {
             let task = self.tasks.fetching(node, object).filter(|task| task.is_of_overlay());
@@ -231,6 +239,22 @@ impl Deliveries {
             self.open_stripe(turn, catalog, id, (parent, stripe));
             self.agenda.changed.insert(id);
         }
+    }
+
+    /// Who keeps a stripe from a receiver that waits for it. Who is far below the slow one may complain first: that is the first on the
+    /// way to the source that has a block more of the stripe than those below it, or does not wait for it itself.
+    fn slow_above(&self, object: ObjectId, receiver: NodeId, stripe: u8) -> Option<NodeId> {
+        let parent = |node: &NodeId| self.overlays.parent(object, *node, stripe);
+        let way = core::iter::successors(Some(receiver), parent).take(self.overlays.size(object));
+        let edges = way.filter_map(|node| Some((node, parent(&node)?)));
+        let mut edges = edges.take_while(|(_, above)| parent(above).is_some());
+        let task = |node: &NodeId| self.tasks.fetching(*node, object);
+        let is_slow = |(node, above): &(NodeId, NodeId)| {
+            let (Some(below), Some(above)) = (task(node), task(above)) else { return false };
+            let block = BlockLayout::of(above.facts.bytes).block_bytes();
+            above.brought(stripe) > below.brought(stripe) + block || !above.waits_for(stripe)
+        };
+        edges.find(is_slow).map(|(_, slow)| slow)
     }
 
     /// A stripe of a task is to come from another node, if there is one, or by a new flow from the same one if it `is_stuck`.

@@ -36,7 +36,7 @@ impl Overlays {
     }
 
     /// Those who have a stripe from a node.
-    fn below(&self, parent: NodeId, stripe: usize) -> Vec<NodeId> {
+    fn children_of(&self, parent: NodeId, stripe: usize) -> Vec<NodeId> {
         let has =
             |(node, member): (&NodeId, &Member)| (member.parents[stripe] == Some(parent)).then_some(*node);
         self.only().members.iter().filter_map(has).collect()
@@ -49,7 +49,7 @@ impl Overlays {
         {
             prop_assert_eq!(
                 member.children[stripe].iter().copied().collect::<BTreeSet<_>>(),
-                self.below(*node, stripe).into_iter().collect()
+                self.children_of(*node, stripe).into_iter().collect()
             );
             prop_assert_ne!(member.parents[stripe], Some(*node));
             let is_free = member.passes_on && member.free(stripe) > 0;
@@ -135,7 +135,7 @@ fn who_has_all_needs_no_parent_and_is_as_near_as_the_source() {
     assert!((0..4).all(|stripe| overlays.parent(OBJECT, node(5), stripe).is_none()));
     assert_eq!(overlays.only().depth(0, node(5), node(1), |_| false), Some(0));
     // A receiver that had no other parent has it.
-    let top = overlays.below(source(), 0)[0];
+    let top = overlays.children_of(source(), 0)[0];
     let known = only(|other| other == node(5));
     assert_eq!(overlays.mend(OBJECT, (top, 0), &known), Some(node(5)));
     overlays.lose(OBJECT, top);
@@ -146,22 +146,42 @@ fn who_has_all_needs_no_parent_and_is_as_near_as_the_source() {
 #[test]
 fn who_holds_up_others_becomes_a_leaf_and_no_other_in_the_next_two_seconds() {
     let mut overlays = begun(6, 0);
-    let slow = overlays.below(source(), 0)[0];
-    let below = overlays.below(slow, 0);
-    let mut demote = |at: u64, slow, heir| {
+    let slow = overlays.children_of(source(), 0)[0];
+    let below = overlays.children_of(slow, 0);
+    let order = |it: &&NodeId| (overlays.only().slots(**it, 0), Reverse(**it));
+    let heir = *below.iter().max_by_key(order).unwrap();
+    let mut demote = |at: u64, slow| {
         let now = Time::ZERO + Duration::from_millis(at);
-        let moved = overlays.demote(now, OBJECT, (slow, 0), heir, &all());
+        let moved = overlays.demote(now, OBJECT, (slow, 0), &all());
         overlays.check(&BTreeSet::new()).unwrap();
         moved
     };
-    let moved = demote(1000, slow, below[1]);
+    let moved = demote(1000, slow);
     let told: BTreeSet<NodeId> = moved.iter().map(|(node, _)| *node).collect();
-    assert_eq!((moved[0], moved.len()), ((below[1], source()), 6), "the heir stands where it stood");
+    assert_eq!((moved[0], moved.len()), ((heir, source()), 6), "the heir stands where it stood");
     assert_eq!(told, below.iter().copied().chain([slow]).collect());
     assert!(moved.iter().all(|(_, parent)| *parent != slow));
-    let next = moved.iter().find(|(_, parent)| *parent == below[1]).unwrap().0;
-    assert_eq!(demote(2999, below[1], next), []);
-    assert_eq!(demote(3000, below[1], next)[0], (next, source()));
+    assert_eq!(demote(2999, heir), []);
+    assert_eq!(demote(3000, heir)[0].1, source());
+}
+
+#[test]
+fn who_takes_the_place_of_a_slow_one_sends_no_more_than_it_has_slots_for() {
+    for (count, stripe) in (10..=64).flat_map(|count| (0..4).map(move |stripe| (count, stripe))) {
+        let mut overlays = begun(count, 0);
+        let at = usize::from(stripe);
+        let slow = overlays.children_of(source(), at)[0];
+        let moved = overlays.demote(Time::ZERO, OBJECT, (slow, stripe), &all());
+        overlays.check(&BTreeSet::new()).unwrap();
+        let heir = &overlays.only().members[&moved[0].0];
+        let has_slots = heir.slots[at] > 0;
+        assert!(!has_slots || heir.children[at].len() <= heir.slots[at] as usize + 1, "{count}: {heir:?}");
+        // What the slow one sent is dealt to several.
+        let children = |it: &Member| it.children.iter().map(Vec::len).sum::<usize>();
+        let most = overlays.only().members.values().map(children).max().unwrap();
+        let copy = usize::from(overlays.only().of);
+        assert!(most <= copy + 2, "{count}: {most} instead of {copy}");
+    }
 }
 
 #[test]
@@ -170,7 +190,7 @@ fn where_somebody_dies_its_children_go_to_those_that_have_slots_left() {
         let mut overlays = begun(count, 0);
         let is_inner = |it: &Member| it.children[1].len() > 1 && it.parents[1] != Some(source());
         let dead = *overlays.only().members.iter().find(|(_, it)| is_inner(it)).unwrap().0;
-        let orphans = overlays.below(dead, 1);
+        let orphans = overlays.children_of(dead, 1);
         overlays.leave(OBJECT, dead);
         assert!(orphans.iter().all(|it| overlays.parent(OBJECT, *it, 1).is_none()));
         let mut with_slots = 0;
@@ -191,13 +211,13 @@ fn where_somebody_dies_its_children_go_to_those_that_have_slots_left() {
 fn where_the_first_of_a_tree_dies_one_of_its_children_stands_where_it_stood() {
     for (count, rack) in [(3, 0), (8, 0), (10, 0), (64, 0), (48, 8)] {
         let mut overlays = begun(count, rack);
-        let dead = overlays.below(source(), 1)[0];
-        let orphans = overlays.below(dead, 1);
+        let dead = overlays.children_of(source(), 1)[0];
+        let orphans = overlays.children_of(dead, 1);
         overlays.leave(OBJECT, dead);
         for orphan in orphans {
             overlays.mend(OBJECT, (orphan, 1), &all()).unwrap();
         }
-        assert_eq!(overlays.below(source(), 1).len(), 1, "{count} in racks of {rack}");
+        assert_eq!(overlays.children_of(source(), 1).len(), 1, "{count} in racks of {rack}");
         overlays.check(&BTreeSet::new()).unwrap();
     }
 }
@@ -268,10 +288,11 @@ proptest! {
                 Step::Demote(n, stripe) => {
                     let (slow, stripe) = (node(n), stripe % of);
                     let now = Time::ZERO + Duration::from_millis(500) * at;
-                    let Some(heir) = overlays.below(slow, usize::from(stripe)).pop() else { continue };
+                    let below = overlays.children_of(slow, usize::from(stripe));
                     let above = overlays.parent(OBJECT, slow, stripe);
-                    let moved = overlays.demote(now, OBJECT, (slow, stripe), heir, &known);
-                    prop_assert!(moved.first().is_none_or(|it| Some(*it) == above.map(|above| (heir, above))));
+                    let moved = overlays.demote(now, OBJECT, (slow, stripe), &known);
+                    let is_heir = |(heir, parent)| below.contains(&heir) && Some(parent) == above;
+                    prop_assert!(moved.first().is_none_or(|it| is_heir(*it)));
                     if !moved.is_empty() {
                         prop_assert!(overlays.only().members[&slow].children[usize::from(stripe)].is_empty());
                     }

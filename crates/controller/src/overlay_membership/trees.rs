@@ -76,6 +76,11 @@ impl Member {
         }
     }
 
+    /// Its parent in a tree, and its children.
+    pub(super) fn place(&self, stripe: usize) -> Option<(NodeId, Vec<NodeId>)> {
+        Some((self.parents[stripe]?, self.children[stripe].clone()))
+    }
+
     /// Slots that it has left in a tree.
     pub(super) fn free(&self, stripe: usize) -> u32 {
         self.slots[stripe].saturating_sub(self.children[stripe].len() as u32)
@@ -129,6 +134,16 @@ impl Overlay {
             mates.remove(&node);
         }
         Some(member)
+    }
+
+    /// Who sends a stripe to a member.
+    pub(super) fn parent(&self, node: NodeId, stripe: usize) -> Option<NodeId> {
+        self.members.get(&node)?.parents[stripe]
+    }
+
+    /// Number of children that a member may have in a tree.
+    pub(super) fn slots(&self, node: NodeId, stripe: usize) -> u32 {
+        self.members.get(&node).map_or(0, |member| member.slots[stripe])
     }
 
     /// A member may send a stripe to one more, or no longer.

@@ -162,12 +162,24 @@ fn who_holds_up_those_below_it_becomes_a_leaf_unless_it_is_held_up_itself() {
     let before = running.parents();
     running.pass(ms(1000), &behind(&[2, 3]));
     assert_eq!((running.demoted(), running.parents()), (0, before), "what is above both is slow");
-    running.report(&behind(&[3]));
-    assert_eq!((running.demoted(), running.parent(3, 0)), (1, SOURCE));
+    running.report(&behind(&[3, 4]));
+    assert_eq!((running.demoted(), running.parent(4, 0)), (1, SOURCE));
     assert_trees(SOURCE, &running.parents());
     assert!(running.parents().values().all(|parents| parents[0] != 2), "it is a leaf");
-    running.report(&behind(&[4]));
+    running.report(&behind(&[3, 5]));
     assert_eq!(running.demoted(), 1, "not again at once");
+}
+
+#[test]
+fn who_alone_complains_of_a_parent_gets_another() {
+    let behind = |n: u8, stripe: u8| (ms(0), if (n, stripe) == (3, 0) { ms(301) } else { ms(0) });
+    let mut running = Running::begun(&[2, 3, 4, 5]);
+    assert_eq!([3, 4, 5].map(|n| running.parent(n, 0)), [2; 3]);
+    running.report(&behind);
+    assert_eq!((running.demoted(), running.replaced()), (0, 1));
+    assert_eq!([4, 5].map(|n| running.parent(n, 0)), [2; 2]);
+    assert!([4, 5].contains(&running.parent(3, 0)));
+    assert_trees(SOURCE, &running.parents());
 }
 
 #[test]

@@ -16,6 +16,10 @@ use headwater_units::{Duration, FlowId, Time};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// A flow that brings less than this part of what is due is slow.
 const SLOW: f64 = 0.5;
+/// A flow that owes no more than this many blocks is ahead of one that owes more and is slow.
+const AHEAD: u64 = 2;
+/// So is one that brings what is due, and owes less by this part of a block.
+const LEAD: u64 = 2;
 /// Time without any arrival after which all that owe something are behind.
 const STANDSTILL: Duration = Duration::from_secs(1);
 
@@ -115,14 +119,17 @@ impl Stripes {
         before.into_iter().filter(|it| !self.adopted.contains(it)).collect()
     }
 
-    /// Compares the flows that can be asked; a block has at most `block` symbols. Those that are ahead have nothing
+    /// Compares the flows that can be asked; a block has at most `block` symbols. Those that are ahead have little
     /// more to bring before the stripe that is behind comes on. One that is behind, but catches up, brings as much as
     /// its stripe is of all, or more.
     pub(super) fn compare(&mut self, now: Time, last_useful: Time, flows: &[Pace], block: u64) {
         self.peak = self.peak.max(flows.iter().map(|pace| pace.rate).sum());
         let due = self.peak / f64::from(self.of);
-        let is_ahead = |pace: &&Pace| pace.owed <= block;
-        let is_slow = |pace: &&Pace| pace.owed > block && pace.rate < SLOW * due;
+        let waits = |pace: &Pace| pace.owed <= AHEAD * block;
+        let is_slow = |pace: &&Pace| !waits(pace) && pace.rate < SLOW * due;
+        let least = flows.iter().filter(is_slow).map(|pace| pace.owed).min();
+        let leads = |pace: &Pace| least.is_some_and(|least| pace.owed + block / LEAD <= least);
+        let is_ahead = |pace: &&Pace| waits(pace) || !is_slow(pace) && leads(pace);
         let before = std::mem::take(&mut self.behind);
         // Where all are slow it is not for one of them, unless all stand still; and one that brings what is due is on its way.
         let (ahead, slow) = (flows.iter().filter(is_ahead).count(), flows.iter().filter(is_slow).count());
@@ -181,15 +188,13 @@ mod tests {
         let mut stripes = Stripes::new(2);
         let at = |seconds: u64| Time::ZERO + Duration::from_secs(seconds);
         let [a, b] = [(FlowId(7), 0), (FlowId(8), 1)];
-        let behind = |stripes: &mut Stripes, last: u64, seconds, owed: [u64; 2], rate| {
-            let pace = |(flow, owed, rate)| Pace { flow, owed, rate };
-            stripes.compare(
-                at(seconds),
-                at(last),
-                &[(a.0, owed[0], rate), (b.0, owed[1], 10.0)].map(pace),
-                185,
-            );
+        let compare = |stripes: &mut Stripes, (last, seconds), owed: [u64; 2], rates: [f64; 2]| {
+            let pace = |at: usize, flow| Pace { flow, owed: owed[at], rate: rates[at] };
+            stripes.compare(at(seconds), at(last), &[pace(0, a.0), pace(1, b.0)], 185);
             [a.0, b.0].map(|flow| stripes.behind(at(seconds), flow))
+        };
+        let behind = |stripes: &mut Stripes, last: u64, seconds, owed, rate| {
+            compare(stripes, (last, seconds), owed, [rate, 10.0])
         };
         let none = [Duration::ZERO; 2];
         assert_eq!(behind(&mut stripes, 5, 5, [1000, 100], 90.0), none, "it catches up");
@@ -199,5 +204,15 @@ mod tests {
         assert_eq!(behind(&mut stripes, 9, 9, [0, 700], 0.0), [Duration::ZERO, Duration::ZERO]);
         assert_eq!(behind(&mut stripes, 9, 12, [900, 100], 0.0), none, "now all stand still");
         assert_eq!(behind(&mut stripes, 9, 13, [900, 100], 0.0), [Duration::from_secs(1), Duration::ZERO]);
+        // Who brings what is due is ahead before it has nothing more to bring, but not by a few symbols.
+        assert_eq!(compare(&mut stripes, (14, 14), [900, 850], [10.0, 50.0]), none);
+        assert_eq!(compare(&mut stripes, (15, 15), [900, 800], [10.0, 50.0]), none);
+        let first = [Duration::from_secs(1), Duration::ZERO];
+        assert_eq!(compare(&mut stripes, (16, 16), [890, 750], [10.0, 50.0]), first);
+        assert_eq!(
+            compare(&mut stripes, (17, 17), [880, 700], [30.0, 50.0]),
+            none,
+            "it is not slow any more"
+        );
     }
 }
