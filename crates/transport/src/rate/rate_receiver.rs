@@ -326,6 +326,9 @@ impl RateReceiver {
         let begun = block.saturating_add(1).min(self.geometry.layout().block_count());
         self.begun = self.begun.max(begun);
         let flow = &mut self.flows[came.place];
+        if came.by_group {
+            flow.on_block_of_group(block);
+        }
         if it.trimmed {
             flow.trimmed += 1;
             self.stats.trimmed += 1;
@@ -409,6 +412,9 @@ impl RateReceiver {
 
     fn on_fin(&mut self, now: Time, place: usize, by_group: bool, end: TransferEnd) {
         let flow = &mut self.flows[place];
+        if by_group && end != TransferEnd::Early {
+            flow.on_end_of_group();
+        }
         // An end is no business of a receiver that has left the group, or is done.
         if !flow.is_live() || !flow.answers_to(now, by_group) {
             return;

@@ -96,6 +96,19 @@ fn a_frozen_receiver_is_left_behind_and_told_and_catches_up_alone() {
     assert_eq!(rest, 0);
 }
 
+/// Goal: what a group brings is not sent a second time to one that was left behind because its own words were lost.
+#[test]
+fn who_is_left_behind_and_has_missed_nothing_asks_for_nothing_alone() {
+    let mut net = Setup { blocks: 300, ports: Some(mbps(400)), ..Setup::group(3) }.net();
+    net.setup.source.detach_after = ms(500);
+    net.call(ms(100), |net| net.mute = Some(2));
+    net.call(ms(900), |net| net.mute = None);
+    net.finish();
+    net.is_settled();
+    assert!(net.sent.iter().any(|it| it.flow == flow(2) && it.body == Body::Detached));
+    assert_eq!(net.symbols(flow(2)).len(), 0);
+}
+
 #[test]
 fn a_killed_receiver_holds_nobody_up_for_long_and_is_forgotten() {
     let mut net = Setup { blocks: 200, ..Setup::group(3) }.net();

@@ -162,6 +162,8 @@ pub(crate) struct Net {
     pub(crate) meddler: Meddler,
     /// Answers that are lost.
     lost_answers: fn(&Body) -> bool,
+    /// All answers of this receiver are lost.
+    pub(crate) mute: Option<usize>,
     pub(crate) down: Vec<bool>,
     /// Datagrams that have left the source, and the receivers.
     pub(crate) sent: Vec<Left>,
@@ -197,6 +199,7 @@ impl Net {
             ports: vec![setup.ports; count],
             meddler: Box::new(|_, _| true),
             lost_answers: |_| false,
+            mute: None,
             down: vec![false; count + 1],
             sent: Vec::new(),
             answers: Vec::new(),
@@ -452,7 +455,7 @@ impl Simulation for Net {
             self.preparation.sends(&packet.datagram);
             self.network.send(0, size, Addressed { from: SOURCE, to: usize::MAX, packet });
         } else {
-            if (self.lost_answers)(&left.body) {
+            if (self.lost_answers)(&left.body) || self.mute.is_some_and(|it| host == 1 + it) {
                 return;
             }
             self.answers.push(left);

@@ -19,8 +19,11 @@ const OPENS_AGAIN: Duration = Duration::from_millis(20);
 /// Silence after which a source is spoken to; doubled each time too.
 const PATIENCE: Duration = Duration::from_millis(200);
 const LONGEST_PATIENCE: Duration = Duration::from_secs(4);
-/// Silence after which a group does not go on, for a receiver that has left it.
-pub(super) const GROUP_LIVES: Duration = Duration::from_millis(100);
+/// Silence after which a group does not go on, for a receiver that has left it and missed its end: five times the longest that a source
+/// is silent while it waits for a rate. What such a receiver asks for alone although the group will bring it is sent twice.
+pub(super) const GROUP_LIVES: Duration = Duration::from_millis(500);
+/// Interval at which it looks.
+pub(super) const LOOKS_AGAIN: Duration = Duration::from_millis(100);
 
 /// State of one flow.
 #[derive(Debug)]
@@ -50,6 +53,10 @@ struct Group {
     /// This receiver is served with the others.
     attached: bool,
     heard: Time,
+    /// The newest block that it has brought something of.
+    at: u32,
+    /// Its source has nothing more to send.
+    over: bool,
 }
 
 impl Flow {
@@ -63,7 +70,7 @@ impl Flow {
         Flow {
             grant,
             path: None,
-            group: group.map(|flow| Group { flow, attached: true, heard: now }),
+            group: group.map(|flow| Group { flow, attached: true, heard: now, at: 0, over: false }),
             stand: Stand::Live,
             arrivals: Arrivals::new(config.reordering),
             feedback: Feedback::new(config, receivers),
@@ -116,7 +123,8 @@ impl Flow {
     /// From now on it answers its own datagrams. False if it did before.
     pub(super) fn leave_group(&mut self, now: Time, config: RateReceiverConfig, receivers: u16) -> bool {
         let Some(group) = self.group.as_mut().filter(|group| group.attached) else { return false };
-        group.attached = false;
+        // Whoever was frozen until now has heard nothing, whether or not the group goes on.
+        (group.attached, group.heard) = (false, now);
         self.arrivals = Arrivals::new(config.reordering);
         self.feedback = Feedback::new(config, receivers);
         (self.speaks_at, self.doublings) = (Some(now), 0);
@@ -128,9 +136,24 @@ impl Flow {
         self.group.as_ref().is_some_and(|group| !group.attached)
     }
 
-    /// Whether it gets from its own flow alone whatever it is to get.
-    pub(super) fn is_on_its_own(&self, now: Time) -> bool {
-        self.group.as_ref().is_some_and(|group| !group.attached && now.since(group.heard) >= GROUP_LIVES)
+    /// Blocks below this one are asked for, of those that the source has `begun` and of `all`. A group brings what is left of its newest
+    /// block and all that follows, also to those who have left it, until it is over.
+    pub(super) fn asks_below(&self, now: Time, begun: u32, all: u32) -> u32 {
+        match self.group.as_ref().filter(|group| !group.attached) {
+            None => begun,
+            Some(group) if group.over || now.since(group.heard) >= GROUP_LIVES => all,
+            Some(group) => group.at,
+        }
+    }
+
+    /// Something of this block has come by the group.
+    pub(super) fn on_block_of_group(&mut self, block: u32) {
+        self.group.as_mut().into_iter().for_each(|group| group.at = group.at.max(block));
+    }
+
+    /// Its group's source has sent everything, or gives up.
+    pub(super) fn on_end_of_group(&mut self) {
+        self.group.as_mut().into_iter().for_each(|group| group.over = true);
     }
 
     /// The source is to hear from this receiver.

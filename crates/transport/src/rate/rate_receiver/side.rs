@@ -4,7 +4,7 @@ use headwater_machine::{Output, Packet};
 use headwater_units::{BlockIndex, FlowId, NodeId, SymbolId, Symbols, Time};
 use headwater_wire::{Body, FlowGrant, Nack};
 
-use super::flow::GROUP_LIVES;
+use super::flow::LOOKS_AGAIN;
 use super::{RateReceiver, lacking};
 use crate::{FromFetch, ReceiverCommand, ReceiverFailure};
 use headwater_flow::task::ReceiverStats;
@@ -23,7 +23,7 @@ impl RateReceiver {
         if nack_at.is_some_and(|at| now >= at) {
             let missing = self.missing(now, place);
             if missing.is_empty() {
-                let again = self.flows[place].is_detached().then(|| now + GROUP_LIVES);
+                let again = self.flows[place].is_detached().then(|| now + LOOKS_AGAIN);
                 self.nacks.settle(again);
             } else {
                 self.nacks.on_said(now);
@@ -47,10 +47,7 @@ impl RateReceiver {
     }
 
     fn missing(&mut self, now: Time, place: usize) -> Vec<headwater_wire::Missing> {
-        let begun = match self.flows[place].is_on_its_own(now) {
-            true => self.geometry.layout().block_count(),
-            false => self.begun,
-        };
+        let begun = self.flows[place].asks_below(now, self.begun, self.geometry.layout().block_count());
         let Some(ledger) = &mut self.ledger else { return Vec::new() };
         lacking::missing(ledger, begun, self.session.open_blocks, self.config.repair, self.session.extra)
     }
