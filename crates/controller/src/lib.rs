@@ -177,6 +177,11 @@ impl Controller {
         self.casts.iter().count()
     }
 
+    /// Receivers that pass on to each other what comes, or are counted on to, over all objects.
+    pub fn overlay_members(&self) -> usize {
+        self.deliveries.overlays().all_members()
+    }
+
     /// Its counters.
     pub fn stats(&self) -> &ControllerStats {
         &self.desk.stats

@@ -67,6 +67,11 @@ impl Overlays {
         self.overlays.get(&object).map_or(0, |overlay| overlay.members.len())
     }
 
+    /// The same of all objects together.
+    pub(crate) fn all_members(&self) -> usize {
+        self.overlays.values().map(|overlay| overlay.members.len()).sum()
+    }
+
     /// The stripes of an object's overlay.
     pub(crate) fn stripes(&self, object: ObjectId) -> impl Iterator<Item = u8> + use<> {
         0..self.overlays.get(&object).map_or(0, |overlay| overlay.of)

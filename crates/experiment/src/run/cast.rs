@@ -14,7 +14,7 @@ use crate::scenario::{NetworkTextError, Scenario, ScenarioError};
 use crate::table::{MeasureRow, Tables, TaskRow};
 use crate::workload::{CastText, Get, Wish, Workload, WorkloadError};
 use headwater_sim::packet::cast::MOST_MEMBERS;
-use headwater_sim::packet::cast::{self, CastOutcome, CastSetup, GetAt};
+use headwater_sim::packet::cast::{self, CastAt, CastOutcome, CastSetup, GetAt};
 
 /// One object to many hosts, on a network.
 #[derive(Clone, Debug, PartialEq)]
@@ -219,10 +219,15 @@ fn setup(scenario: &Scenario, cast: &CastText, seed: u64) -> Result<CastSetup, C
     let NetworkSetup { topology, routes, port, choice, changes } = network::setup(scenario, seed)?;
     let hosts = topology.hosts().len() as u32;
     let receivers = cast.receivers(hosts);
-    check(hosts, cast, &receivers)?;
+    let most = cast.further.iter().map(|cast| cast.receivers.len()).chain([receivers.len()]).max();
+    check(hosts, cast, most.unwrap_or(0))?;
     let get = |get: &Get| GetAt { at: Time::ZERO + get.at, host: get.host, delivery: get.by.map(Into::into) };
     let mut gets: Vec<GetAt> = cast.gets.iter().map(get).collect();
     gets.sort_by_key(|get| (get.at, get.host));
+    let mut further: Vec<CastAt> = (cast.further.iter())
+        .map(|cast| CastAt { at: Time::ZERO + cast.at, receivers: cast.receivers.clone() })
+        .collect();
+    further.sort_by_key(|cast| cast.at);
     let addresses = (0..hosts).map(|host| HostAddresses::One(cast::address(host).ip())).collect();
     let knows_network = cast.knows_network || matches!(cast.wish, Wish::Trees | Wish::Rates);
     let network = knows_network.then(|| NetworkSpec {
@@ -253,6 +258,7 @@ fn setup(scenario: &Scenario, cast: &CastText, seed: u64) -> Result<CastSetup, C
         receivers,
         wish: cast.wish.into(),
         gets,
+        further,
         control_delay: cast.control_delay,
         noticed: cast.noticed,
         prepare: cast.prepare,
@@ -278,9 +284,10 @@ fn by_group(cast: &CastText) -> bool {
     cast.multicast || matches!(cast.wish, Wish::Multicast | Wish::Rates)
 }
 
-fn check(hosts: u32, cast: &CastText, receivers: &[u32]) -> Result<(), CastError> {
-    if by_group(cast) && receivers.len() > MOST_MEMBERS {
-        return Err(CastError::Group(receivers.len()));
+/// `most`: receivers of the cast with the most.
+fn check(hosts: u32, cast: &CastText, most: usize) -> Result<(), CastError> {
+    if by_group(cast) && most > MOST_MEMBERS {
+        return Err(CastError::Group(most));
     }
     cast.plan(hosts)?;
     Ok(())

@@ -1,5 +1,7 @@
 //! One object to many hosts by what runs on real hosts: a controller and a node on each.
 
+use std::collections::BTreeSet;
+
 use headwater_controller::SignallingMode;
 use headwater_units::{Bytes, Duration, Geometry, Time};
 use headwater_wire::{CastWish, Delivery, SYMBOL_OVERHEAD};
@@ -41,7 +43,7 @@ pub struct CastText {
         skip_serializing_if = "CastText::is_usual_mtu"
     )]
     pub mtu: Bytes,
-    /// Hosts that are to have it; all others if absent but for those of `gets`. None: there is no cast.
+    /// Hosts that are to have it; all others if absent but for those of `gets` and `further`. None: there is no cast.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receivers: Option<Vec<u32>>,
     /// How it is to travel.
@@ -50,6 +52,9 @@ pub struct CastText {
     /// Hosts that get it by themselves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gets: Vec<Get>,
+    /// Models: further casts of the object by the same asker, with the same wish.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub further: Vec<Further>,
     /// Models: one way between a host and the controller; 100 us if absent.
     #[serde(default = "CastText::usual_delay", with = "text::one")]
     pub control_delay: Duration,
@@ -83,8 +88,8 @@ pub struct CastText {
     /// The run ends then, whatever is left to do; after 10 min if absent.
     #[serde(default = "CastText::usual_end", with = "text::one")]
     pub until: Duration,
-    /// Models: most time that the run goes on after the last receiver, until controller and hosts are at rest; none if
-    /// absent.
+    /// Models: most time that the run goes on after the last receiver and the last fault, until controller and hosts are at rest; none
+    /// if absent.
     #[serde(default, with = "text::maybe", skip_serializing_if = "Option::is_none")]
     pub drain: Option<Duration>,
 }
@@ -120,6 +125,17 @@ pub struct Get {
     /// Models: the transport that it asks for; the controller chooses if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<By>,
+}
+
+/// A further cast, while an earlier one may still run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Further {
+    /// The time.
+    #[serde(with = "text::one")]
+    pub at: Duration,
+    /// Its receivers: any hosts but those that hold the object from the beginning, also such that another cast or a get serves.
+    pub receivers: Vec<u32>,
 }
 
 /// A transport that a get may ask for.
@@ -183,7 +199,8 @@ impl CastText {
     pub fn receivers(&self, hosts: u32) -> Vec<u32> {
         let others = |host: &u32| {
             let part = Some(*host) != self.controller && *host != self.source && !self.holders.contains(host);
-            part && self.gets.iter().all(|get| get.host != *host)
+            let later = self.further.iter().any(|cast| cast.receivers.contains(host));
+            part && !later && self.gets.iter().all(|get| get.host != *host)
         };
         self.receivers.clone().unwrap_or_else(|| (0..hosts).filter(others).collect())
     }
@@ -231,6 +248,17 @@ impl CastText {
             let known = known.ok_or(WorkloadError::NoHost { what: "the cast".to_owned(), host, hosts })?;
             if std::mem::replace(known, true) {
                 return Err(WorkloadError::HostTwice { task: "cast".to_owned(), host });
+            }
+        }
+        for cast in &self.further {
+            let mut named = BTreeSet::new();
+            for host in cast.receivers.iter().copied() {
+                if host >= hosts {
+                    return Err(WorkloadError::NoHost { what: "a further cast".to_owned(), host, hosts });
+                }
+                if !named.insert(host) || host == self.source || self.holders.contains(&host) {
+                    return Err(WorkloadError::HostTwice { task: "further cast".to_owned(), host });
+                }
             }
         }
         let task = |(at, host): (Time, u32)| TaskPlan {

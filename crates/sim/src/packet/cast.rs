@@ -16,7 +16,7 @@ mod setup;
 mod shelves;
 pub(crate) mod transit;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -26,11 +26,11 @@ use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_node::{Peer, Role, To};
 use headwater_switch::{Frame, LinkChange};
 use headwater_units::{BitRate, Bytes, Duration, Geometry, NodeId, ObjectId, PathId, TaskId, Time};
-use headwater_wire::{Body, CastRoute, Control, Ecn, FetchEnd, SYMBOL_OVERHEAD, TreeRepair};
+use headwater_wire::{Body, CastRoute, Control, Ecn, FetchEnd, MemberStanding, SYMBOL_OVERHEAD, TreeRepair};
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-pub use setup::{CastOutcome, CastSetup, GetAt, Leftovers, ReceiverRow};
+pub use setup::{CastAt, CastOutcome, CastSetup, GetAt, Leftovers, ReceiverRow};
 
 use host::{Host, Job, Passed, Surroundings};
 use misconduct::{Misconduct, Replays};
@@ -47,12 +47,14 @@ use super::setup::{Change, SetupError};
 const OBJECT: ObjectId = ObjectId([9; 32]);
 /// Name of the object.
 const NAME: &str = "object";
-/// The asker's number of its cast.
+/// The asker's number of its first cast; further ones follow.
 const CAST: u64 = 1;
-/// The link of the asker for the cast; hosts have those of their numbers.
+/// The link of the asker for its casts; hosts have those of their numbers.
 const ASKER: u32 = CONTROLLER - 2;
 /// Headers of IPv4 and UDP.
 const IP_UDP: u64 = 28;
+/// At rest, it is listened for this time whether anybody says anything all the same.
+const LISTENED: Duration = Duration::from_secs(60);
 /// Events between two looks of the watcher.
 const WATCHED_EVERY: u64 = 1 << 16;
 /// Requests that nobody has invited to have numbers from here on.
@@ -87,19 +89,14 @@ fn node_of(host: u32) -> NodeId {
 pub fn run(setup: CastSetup, watch: &mut dyn FnMut(usize, u64)) -> Result<CastOutcome, SetupError> {
     let mut world = World::new(setup)?;
     world.open();
-    while !world.is_over() {
-        let Some((at, &event)) = world.transit.agenda.advance() else { break };
-        world.now = Time::from_nanos(at);
-        if world.now > world.setup.until {
-            break;
-        }
-        world.events += 1;
-        if world.events.is_multiple_of(WATCHED_EVERY) {
-            watch(world.left, world.events);
-        }
-        world.happen(event);
-    }
-    Ok(world.outcome())
+    let until = world.setup.until;
+    while !world.is_over() && world.step(until, watch) {}
+    let left = world.leftovers();
+    let unrest = match left.is_empty() && world.setup.drain.is_some() {
+        true => world.listen(watch),
+        false => 0,
+    };
+    Ok(world.outcome(left, unrest))
 }
 
 struct World {
@@ -120,8 +117,14 @@ struct World {
     route: Option<CastRoute>,
     /// As in [`CastOutcome::repairs`].
     repairs: Vec<TreeRepair>,
-    /// The node that has asked for the cast waits for the controller's last word.
-    asking: bool,
+    /// Casts that the asker has asked for, and of which it waits for the controller's last word, by number.
+    asking: BTreeSet<u64>,
+    /// How receivers of its casts do, as far as it was told: a message has room for some of them.
+    told: BTreeMap<(u64, NodeId), MemberStanding>,
+    /// Further casts that it has still to ask for.
+    to_ask: usize,
+    /// Changes that are still to come.
+    changes_left: usize,
     /// Nobody waits for anything any more since then.
     over_since: Option<Time>,
     /// Records that the controller has its driver keep.
@@ -349,6 +352,13 @@ impl World {
         let row = |host: u32, from| ReceiverRow { host, from, finished: None, failed: None };
         let mut rows: Vec<ReceiverRow> = setup.receivers.iter().map(|host| row(*host, Time::ZERO)).collect();
         rows.extend(setup.gets.iter().map(|get| row(get.host, get.at)));
+        for CastAt { at, receivers } in &setup.further {
+            for host in receivers {
+                if rows.iter().all(|row| row.host != *host) {
+                    rows.push(row(*host, *at));
+                }
+            }
+        }
         let mut row_of = vec![usize::MAX; hosts as usize];
         rows.iter().enumerate().for_each(|(row, it)| row_of[it.host as usize] = row);
         Ok(World {
@@ -363,7 +373,10 @@ impl World {
             rows,
             route: None,
             repairs: Vec::new(),
-            asking: !setup.receivers.is_empty(),
+            asking: (!setup.receivers.is_empty()).then_some(CAST).into_iter().collect(),
+            told: BTreeMap::new(),
+            to_ask: setup.further.len(),
+            changes_left: setup.changes.len(),
             over_since: None,
             kept: Kept::default(),
             replays: Replays::default(),
@@ -389,32 +402,82 @@ impl World {
         for (index, get) in self.setup.gets.iter().enumerate() {
             self.transit.agenda.push(get.at.as_nanos(), Event::Start { task: index as u32 });
         }
+        for (index, cast) in self.setup.further.iter().enumerate() {
+            let task = (self.setup.gets.len() + index) as u32;
+            self.transit.agenda.push(cast.at.as_nanos(), Event::Start { task });
+        }
         // Behind what the hosts have said.
         self.ask();
     }
 
-    /// Nobody waits for anything any more, and all are at rest, or have had time to come to it.
+    /// The next event, if there is one until then.
+    fn step(&mut self, until: Time, watch: &mut dyn FnMut(usize, u64)) -> bool {
+        let Some((at, &event)) = self.transit.agenda.advance() else { return false };
+        self.now = Time::from_nanos(at);
+        if self.now > until {
+            return false;
+        }
+        self.events += 1;
+        if self.events.is_multiple_of(WATCHED_EVERY) {
+            watch(self.left, self.events);
+        }
+        self.happen(event);
+        true
+    }
+
+    /// All are at rest. Says how many packets and messages are sent all the same.
+    fn listen(&mut self, watch: &mut dyn FnMut(usize, u64)) -> u64 {
+        let (until, before) = (self.now + LISTENED, self.transit.sent);
+        while self.step(until, watch) {}
+        self.transit.sent - before
+    }
+
+    /// Nobody waits for anything any more, and all are at rest, or have had time to come to it. Where there is such a time, everything
+    /// that is to go wrong has gone wrong before.
     fn is_over(&mut self) -> bool {
-        if self.left > 0 {
+        if self.left > 0 || self.to_ask > 0 {
+            return false;
+        }
+        let Some(drain) = self.setup.drain else { return true };
+        if self.changes_left > 0 {
             return false;
         }
         let since = *self.over_since.get_or_insert(self.now);
-        let Some(drain) = self.setup.drain else { return true };
-        self.now > since + drain || (!self.asking && self.leftovers().is_empty())
+        let is_at_rest = || {
+            // First what is soon said: this is looked at after every event.
+            let Leftovers { tasks, casts, members, under_way, .. } = self.leftovers_of_few();
+            let few = (tasks, casts, members, under_way) == (0, 0, 0, 0);
+            // Who is silent has to be missed, and who has lost the controller comes back.
+            let is_settled = |it: &Standing| it.silences == 0 && (it.linked || it.silent);
+            few && self.hosts.iter().all(is_settled) && self.leftovers().is_empty()
+        };
+        self.now > since + drain || (self.asking.is_empty() && is_at_rest())
+    }
+
+    /// What is left, without asking every host.
+    fn leftovers_of_few(&self) -> Leftovers {
+        Leftovers {
+            tasks: self.controller.running_tasks(),
+            casts: self.controller.running_casts(),
+            members: self.controller.overlay_members(),
+            under_way: self.transit.under_way(),
+            ..Leftovers::default()
+        }
     }
 
     fn leftovers(&self) -> Leftovers {
         let up = || (0..).zip(&self.hosts).filter(|(_, it)| !it.dead && !it.silent);
         Leftovers {
-            tasks: self.controller.running_tasks(),
-            casts: self.controller.running_casts(),
             flows: up().map(|(host, it)| (host, it.host.flows())).filter(|(_, flows)| *flows > 0).collect(),
             fetching: up().filter(|(_, it)| !it.host.is_idle()).map(|(host, _)| host).collect(),
+            trees: up().filter(|(_, it)| it.host.has_trees()).map(|(host, _)| host).collect(),
+            ..self.leftovers_of_few()
         }
     }
 
-    /// Copies that left the host that sent most, but for the source, and those that entered and left a rack, of the rack with most.
-    fn copies_of(&mut self, copy: Bytes) -> (f64, (f64, f64)) {
+    /// Copies that left the host that sent most, but for the source; those that left all hosts; and those that entered and left a rack,
+    /// of the rack with most.
+    fn copies_of(&mut self, copy: Bytes) -> (f64, f64, (f64, f64)) {
         let World { setup, transit, now, .. } = self;
         let fabric = setup.topology.fabric();
         let hosts: BTreeMap<PointId, u32> = setup.topology.hosts().iter().copied().zip(0..).collect();
@@ -435,14 +498,15 @@ impl World {
                 }
             }
         }
+        let all = by_host.iter().sum();
         by_host[setup.source as usize] = 0;
         let most = |bytes: Option<u64>| bytes.unwrap_or(0) as f64 / copy.get().max(1) as f64;
         let racks = || by_rack.values();
         let (entered, left) = (racks().map(|it| it.0).max(), racks().map(|it| it.1).max());
-        (most(by_host.into_iter().max()), (most(entered), most(left)))
+        (most(by_host.into_iter().max()), most(Some(all)), (most(entered), most(left)))
     }
 
-    fn outcome(mut self) -> CastOutcome {
+    fn outcome(mut self, left: Leftovers, unrest: u64) -> CastOutcome {
         let fabric = self.setup.topology.fabric();
         let uplinks = fabric.leaving(self.setup.topology.hosts()[self.setup.source as usize]);
         let rates = uplinks.iter().filter_map(|link| fabric.link(*link)?.capacity);
@@ -452,9 +516,9 @@ impl World {
             u64::from(geometry.symbol_size()) + SYMBOL_OVERHEAD as u64 + IP_UDP + self.setup.framing.get();
         let copy = Bytes::new(geometry.total_symbols().get() * frame);
         let now = self.now;
-        let left = uplinks.iter().map(|link| self.transit.network.stats(now, link.0).bytes_out.get());
-        let left: u64 = left.sum();
-        let (host_copies, rack_copies) = self.copies_of(copy);
+        let sent = uplinks.iter().map(|link| self.transit.network.stats(now, link.0).bytes_out.get());
+        let sent: u64 = sent.sum();
+        let (host_copies, all_copies, rack_copies) = self.copies_of(copy);
         let links = 0..self.transit.network.link_count();
         let lost: u64 = links.map(|link| self.transit.network.stats(now, link).dropped).sum();
         CastOutcome {
@@ -466,14 +530,16 @@ impl World {
                 .unwrap_or(Time::ZERO)
                 .since(Time::ZERO),
             one_copy: copy / rate,
-            copies: left as f64 / copy.get() as f64,
+            copies: sent as f64 / copy.get() as f64,
             messages: self.hosts.iter().map(|it| it.messages).collect(),
             message_bytes: self.message_bytes,
             host_copies,
+            all_copies,
             rack_copies,
             dropped: lost + self.transit.network.faults.unroutable,
             distrusted: distrusted(&self.hosts),
-            left: self.leftovers(),
+            left,
+            unrest,
             controller: *self.controller.stats(),
             route: self.route,
             repairs: self.repairs,
@@ -497,7 +563,7 @@ impl World {
             Event::Deliver { body } => self.deliver(body, u32::MAX, Ecn::NotEct, false),
             Event::Decoded { endpoint, .. } => self.on_job(endpoint),
             Event::Change { index } => self.change(index),
-            Event::Start { task } => self.get(task),
+            Event::Start { task } => self.start(task),
             Event::Introduce { host } => self.miss(host),
             Event::Link { host } => self.find_again(host),
             Event::Stop { .. } | Event::Sample | Event::Midway => unreachable!("nobody asks for it here"),
@@ -562,8 +628,11 @@ impl World {
         }
     }
 
-    fn get(&mut self, index: u32) {
-        let GetAt { host, delivery, .. } = self.setup.gets[index as usize];
+    /// A get begins, or behind them all a further cast.
+    fn start(&mut self, index: u32) {
+        let Some(&GetAt { host, delivery, .. }) = self.setup.gets.get(index as usize) else {
+            return self.ask_further(index as usize - self.setup.gets.len());
+        };
         if self.hosts[host as usize].dead {
             return self.give_up(host, "it is dead");
         }

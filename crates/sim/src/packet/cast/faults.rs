@@ -86,6 +86,7 @@ impl World {
     }
 
     pub(super) fn change(&mut self, index: u32) {
+        self.changes_left -= 1;
         match self.setup.changes[index as usize].1.clone() {
             Change::Link(link, change) => self.transit.change(self.now, link.0, change),
             Change::Paused(host, true) => self.silence(host),

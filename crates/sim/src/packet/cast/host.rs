@@ -254,9 +254,14 @@ impl Host {
         self.node.source().flows().count()
     }
 
-    /// Whether it fetches nothing, and has said all its goodbyes.
+    /// Whether it fetches nothing, has said all its goodbyes, and asks nobody whether a group is heard.
     pub fn is_idle(&self) -> bool {
-        self.fetches.is_empty() && self.waiting.is_empty()
+        self.fetches.is_empty() && self.waiting.is_empty() && self.askers.is_empty()
+    }
+
+    /// Whether trees lead through it.
+    pub fn has_trees(&self) -> bool {
+        self.node.has_trees()
     }
 
     /// A datagram as bytes, if it has the key of its flow. The payload of a symbol is all zeros.

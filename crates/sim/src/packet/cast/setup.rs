@@ -32,6 +32,8 @@ pub struct CastSetup {
     pub receivers: Vec<u32>,
     /// How it is to travel.
     pub wish: CastWish,
+    /// Further casts of it by the same asker, with the same wish, ascending by time.
+    pub further: Vec<CastAt>,
     /// Hosts that `get` it without the cast, ascending by time.
     pub gets: Vec<GetAt>,
     /// One way between a host and the controller.
@@ -60,10 +62,20 @@ pub struct CastSetup {
     pub framing: Bytes,
     /// The run ends then, whatever is left to do.
     pub until: Time,
-    /// After the last receiver it goes on, at most for this time, until controller and hosts are at rest.
+    /// After the last receiver and the last change it goes on, at most for this time, until controller and hosts are at rest, and then for
+    /// a minute more.
     pub drain: Option<Duration>,
     /// Everything that is drawn.
     pub seed: u64,
+}
+
+/// A further cast of the object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CastAt {
+    /// The time.
+    pub at: Time,
+    /// Its receivers, which may be those of another cast or of a get as well.
+    pub receivers: Vec<u32>,
 }
 
 /// A host that gets the object by itself.
@@ -80,9 +92,10 @@ pub struct GetAt {
 /// Result of a cast.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CastOutcome {
-    /// Those who were to have the object, by the cast or by themselves, in the order of the set-up.
+    /// Those who were to have the object, by a cast or by themselves, each once, in the order of the set-up: first those of the first
+    /// cast, then those of gets, then those whom only a further cast names.
     pub receivers: Vec<ReceiverRow>,
-    /// How it travelled, by the controller's last word; `None`: there was no cast, or it was refused.
+    /// How the first cast travelled, by the controller's last word; `None`: there was none, or it was refused.
     pub route: Option<CastRoute>,
     /// Repairs of its trees, by the same word.
     pub repairs: Vec<TreeRepair>,
@@ -98,6 +111,8 @@ pub struct CastOutcome {
     pub message_bytes: u64,
     /// Bytes that left the receiver that sent most, all headers included, over those of one copy.
     pub host_copies: f64,
+    /// Bytes that left all hosts, in the same measure.
+    pub all_copies: f64,
     /// Bytes that entered the rack with the most, and bytes that left the one with the most, in the same measure; none
     /// where hosts do not say in which they stand.
     pub rack_copies: (f64, f64),
@@ -107,6 +122,8 @@ pub struct CastOutcome {
     pub distrusted: Vec<(u32, u32)>,
     /// State that was not at its end at the end.
     pub left: Leftovers,
+    /// Packets and messages that were sent in the minute after all had come to rest, if that was waited for.
+    pub unrest: u64,
     /// Counters of the controller.
     pub controller: ControllerStats,
     /// Events simulated.
@@ -120,10 +137,16 @@ pub struct Leftovers {
     pub tasks: usize,
     /// Its casts.
     pub casts: usize,
+    /// Members of its overlays.
+    pub members: usize,
     /// Hosts whose source has flows, and how many.
     pub flows: Vec<(u32, usize)>,
     /// Hosts that fetch something.
     pub fetching: Vec<u32>,
+    /// Hosts through which trees lead.
+    pub trees: Vec<u32>,
+    /// Packets and messages on their way.
+    pub under_way: usize,
 }
 
 impl Leftovers {

@@ -73,6 +73,8 @@ pub(super) struct Transit {
     pub(super) agenda: Agenda<Event>,
     pub(super) network: Network,
     bodies: Bodies,
+    /// Packets and messages so far.
+    pub(super) sent: u64,
     /// Of datagrams that travel as bytes, by the place of their message.
     raw: BTreeMap<u32, Arc<[u8]>>,
     /// Places of messages with a symbol whose bytes are wrong.
@@ -100,6 +102,7 @@ impl Transit {
             agenda: Agenda::new(),
             network,
             bodies,
+            sent: 0,
             raw: BTreeMap::new(),
             wrong: BTreeSet::new(),
             groups: Vec::new(),
@@ -110,6 +113,11 @@ impl Transit {
             launched: vec![0; hosts],
             held_back: vec![u32::MAX; pairs],
         }
+    }
+
+    /// Packets and messages on their way.
+    pub(super) fn under_way(&self) -> usize {
+        self.bodies.len()
     }
 
     // ---- groups
@@ -199,6 +207,7 @@ impl Transit {
 
     fn put(&mut self, packet: Packet, to: u32, bytes: Option<Arc<[u8]>>) -> u32 {
         self.follow_forks();
+        self.sent += 1;
         let place = self.bodies.put(packet, to);
         match bytes {
             Some(bytes) => _ = self.raw.insert(place, bytes),
