@@ -5,7 +5,7 @@
 //! So a receiver whose stripe has moved waits twice as long before the next one does ([`Mending`]), and only a part of
 //! an overlay moves at a time ([`Budget`]).
 
-use headwater_units::{Duration, Time};
+use headwater_units::{Duration, Symbols, Time};
 
 /// Most doublings of the patience: 500 ms become 16 s.
 const DOUBLINGS: u32 = 5;
@@ -21,6 +21,9 @@ const PART: usize = 16;
 pub(crate) struct Mending {
     times: u32,
     last: Time,
+    /// Moves in a row after which nothing has come, and the number of symbols that were needed at the last one.
+    vain: u32,
+    needed: Symbols,
 }
 
 impl Mending {
@@ -35,13 +38,19 @@ impl Mending {
         self.times == 0 || now >= self.last + self.patience(now, least)
     }
 
-    /// A stripe has moved. Those that move together count once.
-    pub(crate) fn on_moved(&mut self, now: Time, least: Duration) {
+    /// A stripe has moved of a receiver that needs so many symbols. Stripes that move together count once.
+    pub(crate) fn on_moved(&mut self, now: Time, least: Duration, needed: Symbols) {
         if self.times > 0 && now < self.last + least {
             return;
         }
         let is_calm = self.patience(now, least) == least;
-        *self = Mending { times: if is_calm { 1 } else { self.times + 1 }, last: now };
+        let vain = if is_calm { 0 } else { self.moves_in_vain(needed) };
+        *self = Mending { times: if is_calm { 1 } else { self.times + 1 }, last: now, vain, needed };
+    }
+
+    /// Number of moves in a row after which nothing has come, for a receiver that needs so many symbols.
+    pub(crate) fn moves_in_vain(&self, needed: Symbols) -> u32 {
+        if self.times > 0 && needed >= self.needed { self.vain + 1 } else { 0 }
     }
 }
 
@@ -72,6 +81,7 @@ mod tests {
     use super::*;
 
     const LEAST: Duration = Duration::from_millis(500);
+    const NEEDED: Symbols = Symbols::new(100);
 
     fn at(ms: u64) -> Time {
         Time::ZERO + Duration::from_millis(ms)
@@ -85,16 +95,29 @@ mod tests {
             .map(|_| {
                 let patience = mending.patience(at(now), LEAST).as_nanos() / 1_000_000;
                 now += patience;
-                mending.on_moved(at(now), LEAST);
-                mending.on_moved(at(now + 100), LEAST);
+                mending.on_moved(at(now), LEAST, NEEDED);
+                mending.on_moved(at(now + 100), LEAST, NEEDED);
                 patience
             })
             .collect();
         assert_eq!(patience, [500, 1000, 2000, 4000, 8000, 16_000, 16_000]);
         assert_eq!(mending.patience(at(now + 127_999), LEAST), LEAST * 32);
         assert_eq!(mending.patience(at(now + 128_000), LEAST), LEAST);
-        mending.on_moved(at(now + 128_000), LEAST);
+        mending.on_moved(at(now + 128_000), LEAST, NEEDED);
         assert_eq!(mending.patience(at(now + 128_001), LEAST), LEAST * 2);
+    }
+
+    #[test]
+    fn moves_are_in_vain_until_something_comes() {
+        let mut mending = Mending::default();
+        assert_eq!(mending.moves_in_vain(NEEDED), 0, "none has moved");
+        mending.on_moved(at(0), LEAST, NEEDED);
+        mending.on_moved(at(100), LEAST, NEEDED);
+        assert_eq!(mending.moves_in_vain(NEEDED), 1, "two at one time");
+        mending.on_moved(at(1000), LEAST, NEEDED);
+        assert_eq!((mending.moves_in_vain(NEEDED), mending.moves_in_vain(Symbols::new(99))), (2, 0));
+        mending.on_moved(at(3000), LEAST, Symbols::new(99));
+        assert_eq!(mending.moves_in_vain(Symbols::new(99)), 1);
     }
 
     #[test]

@@ -218,6 +218,25 @@ fn overlay_while(fault: &str) -> CastOutcome {
     outcome
 }
 
+/// Goal: nodes that the controller still hears, and nobody else does, keep no others from the object. Some stripes come to the source's
+/// rack by way of the other one, which has more nodes than a receiver can try in its patience: only a source helps before 30 s are over.
+#[test]
+fn a_rack_that_is_cut_off_keeps_no_other_from_the_object() {
+    let text = "fabric = { kind = 'leaf-spine', leaves = 2, spines = 1, hosts_per_leaf = 12, rate = '20 Mbit/s', \
+                    fabric_rate = '240 Mbit/s', delay = '50 us' }\n\
+                faults = [{ at = '400 ms', on = 'link leaf0-spine0', what = { kind = 'link-down' } }, \
+                          { at = '400 ms', on = 'link spine0-leaf0', what = { kind = 'link-down' } }]\n\
+                [cast]\nobject = '2 MiB'\nsource = 23\nwish = 'overlay'\nstates_racks = true\ndrain = '60 s'";
+    let outcome = cast(text, 1);
+    for host in 12..=22 {
+        let finished = row(&outcome, host).finished;
+        assert!(finished.is_some_and(|at| at < Time::ZERO + Duration::from_secs(20)), "{host}: {finished:?}");
+    }
+    let failed = |host: &u32| row(&outcome, *host).failed.is_some();
+    assert!((0..12).all(|host| failed(&host)), "{:?}", outcome.receivers);
+    assert!(outcome.left.is_empty(), "{:?}", outcome.left);
+}
+
 #[test]
 fn a_receiver_whose_disk_is_full_says_so_and_keeps_nobody_else_from_the_object() {
     let outcome = overlay_while("{ at = '300 ms', on = 'host 4', what = { kind = 'disk-full' } }");

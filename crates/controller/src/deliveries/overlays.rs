@@ -26,6 +26,10 @@ const STUCK: u64 = 4;
 /// this have. Where all are silent, the machines are busy, and a source that sends each a copy of its own would make
 /// them busier.
 const MOST_OF_SOURCE: usize = 4;
+/// After so many moves in a row to others that brought nothing, a receiver has a stripe from a source, if that has
+/// places left. Members that seem well to the controller may all have it from where nothing comes any more: part of the
+/// network is cut off from the rest, and their nodes can still talk to the controller.
+const IN_VAIN: u32 = 2;
 /// Where many begin at once, orders and answers take time: this much for each of them. Until then nobody is replaced
 /// who has not brought anything yet.
 const BEGINNING: Duration = Duration::from_millis(2);
@@ -275,7 +279,7 @@ impl Deliveries {
             self.open_stripe(turn, catalog, id, (other, stripe));
             turn.stats.flows_replaced += 1;
             if let Some(task) = self.tasks.get_mut(id) {
-                task.mending.on_moved(now, config.overlay_silent);
+                task.mending.on_moved(now, config.overlay_silent, task.needed);
                 self.overlays.on_moved(task.facts.object);
             }
             self.agenda.changed.insert(id);
@@ -323,6 +327,14 @@ impl Deliveries {
             return source;
         }
         let holds = |node| catalog.holds(node, object);
+        let has_places = |overlays: &Overlays, source: &NodeId| {
+            overlays.children(object, *source, stripe).count() < MOST_OF_SOURCE
+        };
+        let is_in_vain = task.mending.moves_in_vain(task.needed) >= IN_VAIN;
+        if let Some(source) = source.filter(|source| is_in_vain && has_places(&self.overlays, source)) {
+            let known = Known { among: Some(Vec::new()), may: |_| false, holds, source: Some(source) };
+            return self.overlays.mend(object, (receiver, stripe), &known);
+        }
         let rack = catalog.rack_of(receiver);
         let likely = self.overlays.likely(object, (receiver, stripe), rack, |node| may(self, node));
         if let Some(likely) = likely {
@@ -334,10 +346,7 @@ impl Deliveries {
         }
         let has_parent = self.overlays.parent(object, receiver, stripe);
         let has_parent = has_parent.is_some_and(|parent| catalog.path_of(parent).is_some());
-        let may_ask = |source: &NodeId| {
-            !has_parent || self.overlays.children(object, *source, stripe).count() < MOST_OF_SOURCE
-        };
-        let source = source.filter(may_ask);
+        let source = source.filter(|source| !has_parent || has_places(&self.overlays, source));
         let members = self.overlays.members(object);
         let candidates: BTreeSet<NodeId> = members.filter(|node| may(self, *node)).collect();
         let known = Known { among: None, may: |node| candidates.contains(&node), holds, source };
