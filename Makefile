@@ -81,7 +81,10 @@ experiments: deps ## Weighted sharing of one link, measured in namespaces (about
 	  --ignored --nocapture --test-threads=1
 
 storms: deps ## Break STORMS random simulated networks, hosts, disks and controllers: all must be delivered, or reported
-	HEADWATER_STORMS=$(STORMS) $(CARGO) test --release --locked --package headwater-experiment --test storms -- --nocapture
+	HEADWATER_STORMS=$(STORMS) $(CARGO) test --release --locked --package headwater-experiment --test storms -- \
+	  --nocapture everybody_has_it
+	HEADWATER_STORMS=2000 $(CARGO) test --release --locked --package headwater-experiment --test storms -- \
+	  --nocapture casts_to_up_to_200
 	HEADWATER_STORMS=1000 $(CARGO) test --release --locked --package headwater-sim --test fault_storms -- --nocapture
 
 soak: deps ## Deliveries at full speed while sources die, stop and come back, for SOAK_SECONDS: nothing may grow

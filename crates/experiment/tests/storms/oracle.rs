@@ -1,11 +1,19 @@
-//! Properties that must hold after a storm.
+//! Properties that must hold after a storm. Whether a receiver may have failed is in [`excuses`](super::excuses).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use headwater_experiment::run::CastSpec;
-use headwater_experiment::scenario::{Action, Target};
-use headwater_experiment::workload::Wish;
-use headwater_sim::packet::cast::{CastOutcome, ReceiverRow};
+use headwater_experiment::scenario::Action;
+use headwater_sim::packet::cast::CastOutcome;
+use headwater_units::Time;
+
+use super::excuses::{Excuses, hosts, lies};
+
+/// Bytes that hosts may send for each receiver, in copies of the object: one; once more what was on its way to a receiver that began anew,
+/// or from one that died; and lost packets again.
+const MOST_COPIES: f64 = 3.0;
+/// Bytes beside these: requests, acknowledgements, heartbeats and probes.
+const MOST_BESIDE: f64 = 65_536.0;
 
 /// Counts of the outcomes of storms.
 #[derive(Clone, Debug, Default)]
@@ -18,16 +26,19 @@ pub(crate) struct Tally {
     pub(crate) faults: BTreeMap<String, u64>,
     /// Liars that somebody has found out.
     pub(crate) found_out: u64,
+    /// Receivers of the largest.
+    pub(crate) largest: usize,
 }
 
 impl Tally {
     pub(crate) fn add(&mut self, other: Tally) {
-        let Tally { ends, routes, faults, found_out } = other;
+        let Tally { ends, routes, faults, found_out, largest } = other;
         let into = [&mut self.ends, &mut self.routes, &mut self.faults];
         for (sum, part) in into.into_iter().zip([ends, routes, faults]) {
             part.into_iter().for_each(|(what, n)| *sum.entry(what).or_default() += n);
         }
         self.found_out += found_out;
+        self.largest = self.largest.max(largest);
     }
 }
 
@@ -41,27 +52,27 @@ fn word(of: &impl std::fmt::Debug) -> String {
     text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned()
 }
 
-/// Hosts to which this happens.
-fn hosts(spec: &CastSpec, is: impl Fn(&Action, bool) -> bool) -> BTreeSet<u32> {
-    let host = |on: &Target| if let Target::Host(host) = on { Some(*host) } else { None };
-    let faults = spec.network.faults.iter().filter(|fault| is(&fault.what, fault.until.is_some()));
-    faults.filter_map(|fault| host(&fault.on)).collect()
-}
-
-/// Whether anything a host does or says may be wrong.
-fn lies(what: &Action, _: bool) -> bool {
-    matches!(what, Action::WrongSymbols { .. } | Action::ForgedFeedback { .. })
-}
-
 /// Outcome of a storm.
 ///
 /// # Errors
 /// The property that was violated.
 pub(crate) fn judge(spec: &CastSpec, outcome: &CastOutcome) -> Result<Tally, String> {
     let liars = hosts(spec, lies);
-    let mut tally = Tally::default();
+    let mut tally = Tally { largest: outcome.receivers.len(), ..Tally::default() };
     spec.network.faults.iter().for_each(|fault| count(&mut tally.faults, word(&fault.what)));
     outcome.route.iter().for_each(|route| count(&mut tally.routes, word(route)));
+    for cast in &spec.cast.further {
+        let named = |host: &u32| {
+            outcome.receivers.iter().any(|row| row.host == *host && row.from < Time::ZERO + cast.at)
+        };
+        count(
+            &mut tally.routes,
+            if cast.receivers.iter().any(named) { "further cast to the same" } else { "further cast" },
+        );
+    }
+    if spec.cast.states_racks {
+        count(&mut tally.routes, "racks told");
+    }
     for get in &spec.cast.gets {
         let by = get.by.map_or("as the controller likes".to_owned(), |by| word(&by));
         count(&mut tally.routes, format!("get {by}"));
@@ -72,11 +83,12 @@ pub(crate) fn judge(spec: &CastSpec, outcome: &CastOutcome) -> Result<Tally, Str
     ] {
         *tally.routes.entry(how.to_owned()).or_default() += times;
     }
+    let excuses = Excuses::new(spec, outcome);
     for row in &outcome.receivers {
         match (&row.finished, &row.failed) {
             (Some(_), _) => count(&mut tally.ends, "delivered"),
             (None, Some(reason)) => {
-                excused(spec, row, reason).map_err(|what| format!("host {}: {what}", row.host))?;
+                excuses.check(row, reason).map_err(|what| format!("host {}: {what}", row.host))?;
                 count(&mut tally.ends, reason.split(['{', '"']).next().unwrap_or_default().trim_end());
             }
             (None, None) => return Err(format!("host {} neither has it nor knows why not", row.host)),
@@ -91,40 +103,24 @@ pub(crate) fn judge(spec: &CastSpec, outcome: &CastOutcome) -> Result<Tally, Str
     if !outcome.left.is_empty() {
         return Err(format!("not all is at rest: {:?}", outcome.left));
     }
+    if outcome.unrest > 0 {
+        return Err(format!("{} packets and messages are sent after all have come to rest", outcome.unrest));
+    }
+    let meddles =
+        |what: &Action| lies(what, false) || matches!(what, Action::Corrupt { .. } | Action::Replay { .. });
+    let copy = spec.cast.one_copy().get() as f64;
+    let (sent, wanting) = (outcome.all_copies * copy, outcome.receivers.len() as f64);
+    if !hosts_forward(spec)
+        && sent > wanting * (MOST_COPIES * copy + MOST_BESIDE)
+        && !spec.network.faults.iter().any(|fault| meddles(&fault.what))
+    {
+        return Err(format!("{sent} bytes were sent for {wanting} copies of {copy} bytes"));
+    }
     Ok(tally)
 }
 
-fn forgets(spec: &CastSpec) -> bool {
-    let forgets = |what: &Action| matches!(what, Action::ControllerRestart { forgets: true });
-    spec.network.faults.iter().any(|fault| forgets(&fault.what))
-}
-
-/// A host that runs and is honest has the object in the end where an honest host runs that holds it.
-fn excused(spec: &CastSpec, row: &ReceiverRow, reason: &str) -> Result<(), String> {
-    let ended = |what: &Action, passes: bool| match what {
-        Action::HostKill => !passes,
-        Action::DiskUnreadable => true,
-        what => lies(what, passes),
-    };
-    let (unfit, liars) = (hosts(spec, ended), hosts(spec, lies));
-    let restarted = hosts(spec, |what, _| matches!(what, Action::HostKill | Action::HostRestart));
-    let full = hosts(spec, |what, _| matches!(what, Action::DiskFull));
-    let mut holders = std::iter::once(&spec.cast.source).chain(&spec.cast.holders);
-    // Nothing keeps anybody from the controller but what passes.
-    let nobody_has_it = reason != "NoController" && holders.all(|holder| unfit.contains(holder));
-    let its_own = (restarted.contains(&row.host)
-        && ["it died", "it is dead", "its process ended"].contains(&reason))
-        || liars.contains(&row.host)
-        || (full.contains(&row.host) && reason == "the disk is full");
-    // A cast that insists on trees gets nothing by another route: for it the first failure is one.
-    let cut_off = spec.cast.wish == Wish::Trees && spec.cast.gets.iter().all(|get| get.host != row.host);
-    // A controller that remembers nothing takes itself for new, and does not wait for nodes that knew another one.
-    let unknown = ["UnknownObject", "NoSource", "Refused(", "the cast is over: Some(Away)"];
-    let forgotten =
-        forgets(spec) && unknown.iter().any(|word| reason.starts_with(word) && !reason.contains("missing"));
-    let excused = nobody_has_it || its_own || forgotten || (cut_off && !spec.network.faults.is_empty());
-    match excused {
-        true => Ok(()),
-        false => Err(format!("it has failed ({reason}), and nothing that lasts is in its way")),
-    }
+/// Whether hosts have several cables, and forward packets of others: what leaves them then are not their copies alone.
+fn hosts_forward(spec: &CastSpec) -> bool {
+    let topology = spec.network.topology().expect("it is one");
+    topology.hosts().iter().any(|host| topology.fabric().leaving(*host).len() > 1)
 }

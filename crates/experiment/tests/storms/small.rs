@@ -21,12 +21,12 @@ pub(crate) fn text(seed: u64) -> String {
     text
 }
 
-fn pick<T: Copy>(rng: &mut ChaCha8Rng, from: &[T]) -> T {
+pub(crate) fn pick<T: Copy>(rng: &mut ChaCha8Rng, from: &[T]) -> T {
     from[rng.random_range(0..from.len())]
 }
 
 /// Microseconds, as often few as many.
-fn micros(rng: &mut ChaCha8Rng, from: f64, to: f64) -> u64 {
+pub(crate) fn micros(rng: &mut ChaCha8Rng, from: f64, to: f64) -> u64 {
     rng.random_range(from.ln()..to.ln()).exp() as u64
 }
 
