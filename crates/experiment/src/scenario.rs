@@ -27,7 +27,7 @@ pub use background::{ArrivingBackground, Background, PermutedBackground};
 pub(crate) use check::look_up;
 pub use check::{ScenarioError, link_name, link_named};
 pub use datacast::{DatacastSpec, Replacement};
-pub use faults::{Action, Fault, LossPlace, Target};
+pub use faults::{Action, DrawnFaults, Fault, LossPlace, Target};
 pub use network::NetworkTextError;
 pub use pam::{PamSpec, RankPolicy, RepairBy};
 pub use ports::{Amount, PortClass, PortSpec, Service, StaleOrRepaired, Trim, WhenFull};
@@ -84,6 +84,9 @@ pub struct Scenario {
     /// Faults, in any order.
     #[serde(default)]
     pub faults: Vec<Fault>,
+    /// Faults of hosts beside these that the seed draws.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drawn_faults: Vec<DrawnFaults>,
     /// Every cable is down in both directions from the start, with this probability (Datacast §VI-A, LFR); the seed draws
     /// which, and all that fail at one rate fail at every higher one.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -103,6 +106,11 @@ impl Scenario {
     /// Whether every port grants rates to scheduled transfers (PAM), those of hosts too.
     pub fn grants_rates(&self) -> bool {
         [Some(&self.port), self.nic.as_ref()].into_iter().flatten().all(|port| port.allocator.is_some())
+    }
+
+    /// Whether anything goes wrong.
+    pub(crate) fn has_faults(&self) -> bool {
+        !self.faults.is_empty() || !self.drawn_faults.is_empty()
     }
 
     /// Whether anything is sent beside the workload.

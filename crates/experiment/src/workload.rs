@@ -17,6 +17,7 @@ mod bounds;
 mod cast;
 pub mod coflow_trace;
 mod draw;
+mod drawn_faults;
 mod generate;
 mod group;
 mod multicasts;
@@ -27,6 +28,7 @@ mod sizes;
 mod training;
 
 pub use cast::{By, CastText, Get, Wish};
+pub(crate) use drawn_faults::drawn_faults;
 pub(crate) use group::{failing, order as group_order};
 pub use multicasts::{DrawnDeadlines, Replaced, Spread};
 pub use requests::Access;

@@ -14,7 +14,7 @@ use headwater_fabric::{HostId, LinkId, PointId};
 use headwater_units::{Bytes, Geometry};
 
 /// Experiments shown beside the papers' rows.
-const GOALS: [&str; 17] = [
+const GOALS: [&str; 21] = [
     "E-background",
     "E-casts",
     "E-contention",
@@ -31,7 +31,11 @@ const GOALS: [&str; 17] = [
     "bench-A2",
     "bench-B",
     "bench-ppush",
+    "scale-beside",
     "scale-casts",
+    "scale-faults",
+    "scale-many",
+    "scale-oversubscribed",
 ];
 
 /// The first parts of the ids of claims that the papers' rows name.

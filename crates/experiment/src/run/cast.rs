@@ -1,5 +1,7 @@
 //! A cast on the packet engine: a few lines of text, and what becomes of them.
 
+use std::collections::BTreeSet;
+
 use headwater_controller::{ControllerConfig, HostAddresses, NetworkSpec};
 use headwater_fabric::{HostId, Topology};
 use headwater_units::{Duration, Time};
@@ -10,11 +12,12 @@ use toml::{Table, Value};
 use super::common::empty_tables;
 use super::network::{self, NetworkSetup};
 use super::{Progress, RunError, packet};
-use crate::scenario::{NetworkTextError, Scenario, ScenarioError};
+use crate::scenario::{Action, NetworkTextError, Scenario, ScenarioError, Target};
 use crate::table::{MeasureRow, Tables, TaskRow};
-use crate::workload::{CastText, Get, Wish, Workload, WorkloadError};
+use crate::workload::{CastText, Get, Wish, Workload, WorkloadError, drawn_faults};
 use headwater_sim::packet::cast::MOST_MEMBERS;
 use headwater_sim::packet::cast::{self, CastAt, CastOutcome, CastSetup, GetAt};
+use headwater_sim::packet::{Change, MemberFault};
 
 /// One object to many hosts, on a network.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,6 +87,7 @@ pub(super) fn run(
         other => packet::unsupported(other.to_string()),
     })?;
     let wanting = setup.receivers.len() + setup.gets.len();
+    let killed = killed(&setup.changes);
     let outcome = cast::run(setup, &mut |left, events| {
         watch(Progress { done: 1.0 - left as f64 / wanting.max(1) as f64, events });
     })?;
@@ -93,7 +97,9 @@ pub(super) fn run(
     for (name, value) in [
         ("messages_per_node", outcome.messages_per_node()),
         ("message_bytes_per_node", outcome.message_bytes_per_node()),
+        ("orders_per_node", outcome.orders_per_node()),
         ("host_copies", outcome.host_copies),
+        ("host_copies_in", outcome.host_copies_in),
         ("rack_copies_in", outcome.rack_copies.0),
         ("rack_copies_out", outcome.rack_copies.1),
         ("drops", outcome.dropped as f64),
@@ -101,7 +107,27 @@ pub(super) fn run(
     ] {
         MeasureRow { name: name.to_owned(), value }.push(&mut tables.measures);
     }
+    if scenario.has_faults() {
+        let without = || outcome.receivers.iter().filter(|row| row.finished.is_none());
+        let dead = without().filter(|row| killed.contains(&row.host)).count();
+        for (name, value) in [("killed", killed.len()), ("unfinished", without().count() - dead)] {
+            MeasureRow { name: name.to_owned(), value: value as f64 }.push(&mut tables.measures);
+        }
+    }
     Ok(tables)
+}
+
+/// Hosts that are killed for good.
+fn killed(changes: &[(Time, Change)]) -> BTreeSet<u32> {
+    let mut killed = BTreeSet::new();
+    for (_, change) in changes {
+        match change {
+            Change::Killed(host) => _ = killed.insert(*host),
+            Change::Restart(host) => _ = killed.remove(host),
+            _ => {}
+        }
+    }
+    killed
 }
 
 /// A cast for engines outside the models.
@@ -216,8 +242,11 @@ impl From<&TreeRepair> for Repair {
 }
 
 fn setup(scenario: &Scenario, cast: &CastText, seed: u64) -> Result<CastSetup, CastError> {
-    let NetworkSetup { topology, routes, port, choice, changes } = network::setup(scenario, seed)?;
-    let hosts = topology.hosts().len() as u32;
+    let hosts =
+        scenario.topology().map_err(|error| RunError::from(ScenarioError::from(error)))?.hosts().len() as u32;
+    let scenario = &with_drawn_faults(scenario, cast, hosts, seed);
+    let NetworkSetup { topology, routes, port, choice, mut changes } = network::setup(scenario, seed)?;
+    cut_from_controller(scenario, &topology, &mut changes);
     let receivers = cast.receivers(hosts);
     let most = cast.further.iter().map(|cast| cast.receivers.len()).chain([receivers.len()]).max();
     check(hosts, cast, most.unwrap_or(0))?;
@@ -272,6 +301,31 @@ fn setup(scenario: &Scenario, cast: &CastText, seed: u64) -> Result<CastSetup, C
         drain: cast.drain,
         seed,
     })
+}
+
+/// The scenario with the faults of one seed. Hosts that hold the object from the start have none of those that are drawn.
+fn with_drawn_faults(scenario: &Scenario, cast: &CastText, hosts: u32, seed: u64) -> Scenario {
+    let spared: Vec<u32> = std::iter::once(cast.source).chain(cast.holders.iter().copied()).collect();
+    let mut scenario = scenario.clone();
+    let drawn = std::mem::take(&mut scenario.drawn_faults);
+    scenario.faults.extend(drawn_faults(&drawn, hosts, &spared, seed));
+    scenario
+}
+
+/// Messages travel beside the network, so those of a rack that is cut off must be held up too.
+fn cut_from_controller(scenario: &Scenario, topology: &Topology, changes: &mut Vec<(Time, Change)>) {
+    for fault in &scenario.faults {
+        let (Target::Rack(rack), Action::RackCut) = (&fault.on, &fault.what) else { continue };
+        let hosts =
+            (0..topology.hosts().len() as u32).filter(|host| topology.rack_of(HostId(*host)) == Some(*rack));
+        for host in hosts {
+            let change =
+                |at: Duration, cut| (Time::ZERO + at, Change::Member(host, MemberFault::CutOff(cut)));
+            changes.push(change(fault.at, true));
+            changes.extend(fault.until.map(|until| change(until, false)));
+        }
+    }
+    changes.sort_by_key(|(at, _)| *at);
 }
 
 /// By host: the rack that it stands in, if it stands in one.

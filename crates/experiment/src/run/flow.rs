@@ -62,7 +62,7 @@ fn modelled(scenario: &Scenario) -> Result<(bool, bool), RunError> {
         let what = format!("{} differs from PPUSH(0,0) by what only packets show", scenario.scheme);
         return Err(unsupported(what));
     };
-    if !scenario.faults.is_empty() {
+    if scenario.has_faults() {
         return Err(unsupported("faults hit packets, and there are none"));
     }
     if let Workload::Requests { .. } = scenario.workload {

@@ -31,6 +31,7 @@ pub(super) fn run(
     let ground = Ground::new(scenario, seed)?;
     let wanted = wanted(scenario, &ground)?;
     let outcome = match scenario.scheme {
+        Scheme::Chain => in_a_swarm(scenario, &ground, &wanted, (Choice::Chain, seed), watch)?,
         Scheme::BtCornet => in_a_swarm(scenario, &ground, &wanted, (Choice::Lot, seed), watch)?,
         Scheme::BtOptimized => in_a_swarm(
             scenario,
@@ -70,7 +71,7 @@ fn wanted(scenario: &Scenario, ground: &Ground) -> Result<Wanted, RunError> {
     let (&[source], Some(packets)) = (&plan.sources[..], plan.packets) else {
         return Err(unsupported(format!("{} has one source and an object with an end", scenario.scheme)));
     };
-    if !scenario.faults.is_empty() || scenario.has_background() || scenario.carry_bytes {
+    if scenario.has_faults() || scenario.has_background() || scenario.carry_bytes {
         return Err(unsupported("faults, background and true bytes need packets, and there are none"));
     }
     if scenario.sample.is_some() || scenario.until.is_some() || plan.stop.is_some() {
@@ -140,7 +141,13 @@ fn in_a_swarm(
     let spec = &scenario.transport.swarm;
     let capacities = common::links(topology).map(|link| common::capacity(topology, link));
     let network = Network::new(capacities.collect())?;
-    let members: Vec<HostId> = [wanted.group.source()].into_iter().chain(wanted.group.receivers()).collect();
+    let mut members: Vec<HostId> =
+        [wanted.group.source()].into_iter().chain(wanted.group.receivers()).collect();
+    if choice == Choice::Chain {
+        // By number from the source on, so that a chain enters a rack once, and that of the source a second time at its end.
+        let (source, hosts) = (members[0].0, topology.hosts().len() as u32);
+        members.sort_by_key(|member| (member.0 + hosts - source) % hosts);
+    }
     let connections = swarm::connections(topology, &members, spec.peers as usize, choice, seed);
     let swarm = Swarm {
         members: members.len(),

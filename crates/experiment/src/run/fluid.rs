@@ -61,7 +61,7 @@ fn modelled(scenario: &Scenario, ground: &Ground) -> Result<Vec<Theta>, RunError
             plan.name
         )));
     }
-    if !scenario.faults.is_empty() {
+    if scenario.has_faults() {
         return Err(unsupported("faults hit packets, and there are none"));
     }
     if scenario.has_background() {

@@ -48,7 +48,7 @@ fn modelled(scenario: &Scenario, ground: &Ground) -> Result<Model, RunError> {
     let Some(until) = ground.until else {
         return Err(unsupported("Eq. 2-4 know no last packet: give the run an `until`"));
     };
-    if !scenario.faults.is_empty() || scenario.has_background() || scenario.carry_bytes {
+    if scenario.has_faults() || scenario.has_background() || scenario.carry_bytes {
         return Err(unsupported("faults, background and true bytes need packets, and there are none"));
     }
     let other = |what: &Quantity| !matches!(what, Quantity::Goodput | Quantity::Rate);

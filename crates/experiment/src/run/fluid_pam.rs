@@ -48,7 +48,7 @@ fn modelled(scenario: &Scenario, ground: &Ground) -> Result<Rank, RunError> {
     if !matches!(scenario.workload, Workload::LongFlows { .. }) || !endless {
         return Err(unsupported("its transfers are long flows to one receiver each, without a size"));
     }
-    if !scenario.faults.is_empty() || scenario.has_background() || scenario.carry_bytes {
+    if scenario.has_faults() || scenario.has_background() || scenario.carry_bytes {
         return Err(unsupported("faults, background and true bytes need packets, and there are none"));
     }
     if scenario.sample.iter().any(|sample| sample.what.iter().any(|what| *what != Quantity::Goodput)) {

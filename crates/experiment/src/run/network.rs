@@ -62,6 +62,9 @@ pub(super) fn setup(scenario: &Scenario, seed: u64) -> Result<NetworkSetup, RunE
 
 /// The same where the topology is built already.
 pub(super) fn setup_on(scenario: &Scenario, topology: Topology, seed: u64) -> Result<NetworkSetup, RunError> {
+    if !scenario.drawn_faults.is_empty() {
+        return Err(unsupported("drawn faults, but for those of casts"));
+    }
     let routes = common::routes(scenario, &topology)?;
     let routing = scenario.routing;
     let divisors = match routing {
@@ -179,6 +182,13 @@ pub(super) fn changes(scenario: &Scenario, topology: &Topology) -> Result<Vec<(T
                 };
                 both(Change::Link(link, during), after.map(|after| Change::Link(link, after)));
             }
+            (&Target::Rack(rack), Action::RackCut) => {
+                for link in links_across(topology, rack) {
+                    let change = |down| Change::Link(link, LinkChange::Down(down));
+                    both(change(true), Some(change(false)));
+                }
+            }
+            (Target::Rack(_), _) => return Err(unsupported("another fault on a rack")),
             (&Target::Host(host), Action::HostPause) => {
                 both(Change::Paused(host, true), Some(Change::Paused(host, false)));
             }
@@ -205,6 +215,15 @@ pub(super) fn changes(scenario: &Scenario, topology: &Topology) -> Result<Vec<(T
     // Stable: changes of one moment happen in the order of the file.
     changes.sort_by_key(|(at, _)| *at);
     Ok(changes)
+}
+
+/// Links into and out of a rack, ascending.
+fn links_across(topology: &Topology, rack: u32) -> impl Iterator<Item = LinkId> {
+    let is_within = move |point| topology.place(point).is_some_and(|place| place.rack == Some(rack));
+    common::links(topology).filter(move |link| {
+        let link = topology.fabric().link(*link);
+        link.is_some_and(|link| is_within(link.from) != is_within(link.to))
+    })
 }
 
 /// Fault of a cast's member during a fault of the scenario, and its state after it.

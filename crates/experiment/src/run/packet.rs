@@ -230,8 +230,8 @@ fn baseline(scheme: Scheme, spec: &TransportSpec) -> Result<baseline::SenderConf
         Scheme::Dccp => baseline::Scheme::DCCP,
         Scheme::Cubic => return Err(unsupported("cubic is the kernel's own TCP: real packets run it")),
         Scheme::Ndp => return Ok(ndp(spec)),
-        Scheme::BtCornet | Scheme::BtOptimized => {
-            return Err(unsupported(format!("{scheme} is a swarm: the flow engine has its rates")));
+        Scheme::BtCornet | Scheme::BtOptimized | Scheme::Chain => {
+            return Err(unsupported(format!("{scheme} has no packets: the flow engine has its rates")));
         }
         scheme => return Err(unsupported(format!("{scheme} is no baseline"))),
     };

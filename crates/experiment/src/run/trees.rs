@@ -43,7 +43,7 @@ impl TreeSearch {
         let Workload::Group { members, .. } = scenario.workload else {
             return Err(common::unsupported(engine, "trees are those of a workload of kind 'group'"));
         };
-        if !scenario.faults.is_empty() {
+        if scenario.has_faults() {
             return Err(common::unsupported(engine, "faults come while something is sent; nothing is"));
         }
         let whole = scenario.topology().map_err(ScenarioError::from)?;

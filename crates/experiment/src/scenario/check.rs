@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use headwater_fabric::{FabricError, LinkId, Topology};
+use headwater_fabric::{FabricError, HostId, LinkId, Topology};
 use headwater_units::{Duration, Time};
 use headwater_wire::Class;
 use thiserror::Error;
 
 use super::{
-    AllocatorSpec, Amount, ArrivingBackground, Machines, PamSpec, PermutedBackground, PortSpec, Scenario,
-    Scheme, Service, Target, TransportSpec,
+    Action, AllocatorSpec, Amount, ArrivingBackground, Machines, PamSpec, PermutedBackground, PortSpec,
+    Scenario, Scheme, Service, Target, TransportSpec,
 };
 use crate::workload::{Network, TaskPlan, Workload, WorkloadError};
 
@@ -42,6 +42,14 @@ pub enum ScenarioError {
         host: u32,
         /// How many there are.
         hosts: u32,
+    },
+    /// A rack that is not there.
+    #[error("{place}: there is no rack {rack}; racks are numbered from 0, and only some fabrics have them")]
+    NoRack {
+        /// Where it is named.
+        place: String,
+        /// As given.
+        rack: u32,
     },
     /// A property of a host is asked of a link, or the other way round.
     #[error("{place}: this happens to a {needs}, not to a {given}")]
@@ -216,6 +224,12 @@ impl Scenario {
             }
             match &fault.on {
                 Target::Controller => {}
+                Target::Rack(rack) => {
+                    let hosts = topology.hosts().len() as u32;
+                    if !(0..hosts).any(|host| topology.rack_of(HostId(host)) == Some(*rack)) {
+                        return Err(ScenarioError::NoRack { place, rack: *rack });
+                    }
+                }
                 Target::Link(name) => {
                     look_up(topology, &place, name)?;
                 }
@@ -225,6 +239,13 @@ impl Scenario {
                         return Err(ScenarioError::NoHost { place, host: *host, hosts });
                     }
                 }
+            }
+        }
+        for (i, drawn) in self.drawn_faults.iter().enumerate() {
+            let (needs, given) = (drawn.what.place(), "host");
+            if needs != given {
+                let place = format!("drawn_faults.{i}");
+                return Err(ScenarioError::WrongPlace { place, needs, given });
             }
         }
         Ok(())
@@ -261,11 +282,28 @@ impl Scenario {
         }
         self.port.check("port")?;
         self.nic.as_ref().map_or(Ok(()), |nic| nic.check("nic"))?;
-        for (i, fault) in self.faults.iter().enumerate() {
-            if let Some((p, most)) = fault.what.probability() {
+        let check_probability = |place: String, what: &Action| match what.probability() {
+            None => Ok(()),
+            Some((p, most)) => {
                 let must = if most < 1.0 { "a probability, 0 to 0.5" } else { "a probability, 0 to 1" };
-                within(&format!("faults.{i}.what.p"), p, (0.0..=most).contains(&p), must)?;
+                within(&format!("{place}.what.p"), p, (0.0..=most).contains(&p), must)
             }
+        };
+        for (i, fault) in self.faults.iter().enumerate() {
+            check_probability(format!("faults.{i}"), &fault.what)?;
+        }
+        for (i, drawn) in self.drawn_faults.iter().enumerate() {
+            let place = format!("drawn_faults.{i}");
+            let share = drawn.share;
+            within(
+                &format!("{place}.share"),
+                share,
+                (0.0..=1.0).contains(&share),
+                "a part of the hosts, 0 to 1",
+            )?;
+            let to = drawn.to.as_secs_f64();
+            within(&format!("{place}.to"), to, drawn.from <= drawn.to, "no earlier than `from`")?;
+            check_probability(place, &drawn.what)?;
         }
         Ok(())
     }

@@ -25,7 +25,23 @@ pub struct Fault {
     pub what: Action,
 }
 
-/// Where something goes wrong; written `link a-b`, `host 3` or `controller`.
+/// Faults of hosts that the seed draws, each at a time of its own. Hosts that hold a cast's object from the start are spared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DrawnFaults {
+    /// The hosts that it happens to, as a part of all, 0..=1; a part of a host counts as one.
+    pub share: f64,
+    /// The earliest time, since the run began; at once if absent.
+    #[serde(default, with = "text::one")]
+    pub from: Duration,
+    /// The latest time.
+    #[serde(with = "text::one")]
+    pub to: Duration,
+    /// Fault; for good.
+    pub what: Action,
+}
+
+/// Where something goes wrong; written `link a-b`, `host 3`, `rack 0` or `controller`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Target {
@@ -33,13 +49,17 @@ pub enum Target {
     Link(String),
     /// A host, by its number.
     Host(u32),
+    /// A rack, by its number in the fabric.
+    Rack(u32),
     /// The controller (casts).
     Controller,
 }
 
 /// A text that is not a [`Target`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("'{0}' is not a place for a fault; write for example \"link s0-s1\", \"host 3\" or \"controller\"")]
+#[error(
+    "'{0}' is not a place for a fault; write for example \"link s0-s1\", \"host 3\", \"rack 0\" or \"controller\""
+)]
 pub struct ParseTargetError(String);
 
 /// Kinds of faults.
@@ -79,6 +99,9 @@ pub enum Action {
     },
     /// The link carries nothing, and what its port holds is lost.
     LinkDown,
+    /// No link into or out of the rack carries anything, and what their ports hold is lost. In casts, messages between the rack's hosts
+    /// and the controller wait until it is over.
+    RackCut,
     /// The host neither sends nor receives, and forgets nothing.
     HostPause,
     /// The host loses all its state and starts anew.
@@ -148,6 +171,7 @@ impl Action {
             | Action::ForgedFeedback { .. }
             | Action::Corrupt { .. }
             | Action::Replay { .. } => "host",
+            Action::RackCut => "rack",
             Action::ControllerRestart { .. } => "controller",
         }
     }
@@ -184,6 +208,7 @@ impl Target {
         match self {
             Target::Link(_) => "link",
             Target::Host(_) => "host",
+            Target::Rack(_) => "rack",
             Target::Controller => "controller",
         }
     }
@@ -200,6 +225,7 @@ impl FromStr for Target {
         match (kind, name.trim()) {
             ("link", name) if name.contains('-') => Ok(Target::Link(name.to_owned())),
             ("host", name) => name.parse().map(Target::Host).map_err(|_| fail()),
+            ("rack", name) => name.parse().map(Target::Rack).map_err(|_| fail()),
             _ => Err(fail()),
         }
     }
@@ -215,6 +241,7 @@ impl From<Target> for String {
         match target {
             Target::Link(name) => format!("link {name}"),
             Target::Host(host) => format!("host {host}"),
+            Target::Rack(rack) => format!("rack {rack}"),
             Target::Controller => "controller".to_owned(),
         }
     }
@@ -226,10 +253,10 @@ mod tests {
 
     #[test]
     fn places_of_faults_are_read_and_written() {
-        for target in [Target::Link("s0-s1".into()), Target::Host(3), Target::Controller] {
+        for target in [Target::Link("s0-s1".into()), Target::Host(3), Target::Rack(0), Target::Controller] {
             assert_eq!(Target::try_from(String::from(target.clone())), Ok(target));
         }
-        for bad in ["", "link", "link s0", "host x", "port 3"] {
+        for bad in ["", "link", "link s0", "host x", "rack", "port 3"] {
             assert!(bad.parse::<Target>().unwrap_err().to_string().contains("host 3"), "{bad}");
         }
     }

@@ -40,6 +40,8 @@ pub enum Scheme {
     BtCornet,
     /// The same with peers by distance (Datacast §VI-C, BT-Optimized).
     BtOptimized,
+    /// Each host passes blocks on to the next (rates only): the first has the object. Not in PPUSH Table II.
+    Chain,
     /// TCP CUBIC (RFC 9438), equal parts: the kernel's own, so on real packets only. Not in PPUSH Table II.
     Cubic,
     /// The product's controller and a node on each host, for workloads of kind `cast`. Not in PPUSH Table II.
@@ -94,6 +96,7 @@ const NAMES: &[(Scheme, &str)] = &[
     (Scheme::Pam, "pam"),
     (Scheme::BtCornet, "bt-cornet"),
     (Scheme::BtOptimized, "bt-optimized"),
+    (Scheme::Chain, "chain"),
     (Scheme::Cubic, "cubic"),
     (Scheme::Bic, "bic"),
     (Scheme::Vegas, "vegas"),
@@ -139,7 +142,7 @@ impl Scheme {
 
     /// Whether it brings one object to many and nothing else (Datacast §VI-C).
     pub(crate) fn is_for_groups(self) -> bool {
-        matches!(self, Scheme::Datacast | Scheme::BtCornet | Scheme::BtOptimized)
+        matches!(self, Scheme::Datacast | Scheme::BtCornet | Scheme::BtOptimized | Scheme::Chain)
     }
 
     /// Whether it is for shuffles and nothing else (Courier §V).

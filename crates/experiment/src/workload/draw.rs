@@ -22,6 +22,8 @@ pub(super) enum Stream {
     Deadlines,
     /// Which tasks are others instead.
     Replaced,
+    /// Which hosts a fault happens to, and when: that of this number.
+    Faults(u32),
 }
 
 /// Random numbers of one stream of a seed.
@@ -41,6 +43,7 @@ impl Draw {
             Stream::Failures => 6,
             Stream::Deadlines => 7,
             Stream::Replaced => 8,
+            Stream::Faults(n) => (1 << 41) + u64::from(n),
             Stream::Task(n) => 1000 + u64::from(n),
             Stream::BackgroundTask(n) => (1 << 40) + u64::from(n),
         });

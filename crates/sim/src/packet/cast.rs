@@ -314,6 +314,17 @@ impl Surroundings for Around<'_> {
     }
 }
 
+/// Copies of the object that crossed links, all headers included.
+struct CopiesSeen {
+    /// From the host that sent most, but for the source.
+    from_host: f64,
+    /// To the host that most reached.
+    to_host: f64,
+    from_all: f64,
+    /// Into the rack that most entered, and out of the rack that most left.
+    of_rack: (f64, f64),
+}
+
 impl World {
     fn new(setup: CastSetup) -> Result<Self, SetupError> {
         let hosts = setup.topology.hosts().len() as u32;
@@ -475,13 +486,13 @@ impl World {
         }
     }
 
-    /// Copies that left the host that sent most, but for the source; those that left all hosts; and those that entered and left a rack,
-    /// of the rack with most.
-    fn copies_of(&mut self, copy: Bytes) -> (f64, f64, (f64, f64)) {
+    /// Copies that crossed links of hosts and racks.
+    fn copies_of(&mut self, copy: Bytes) -> CopiesSeen {
         let World { setup, transit, now, .. } = self;
         let fabric = setup.topology.fabric();
         let hosts: BTreeMap<PointId, u32> = setup.topology.hosts().iter().copied().zip(0..).collect();
         let mut by_host = vec![0; hosts.len()];
+        let mut to_host = vec![0; hosts.len()];
         let mut by_rack: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
         let rack_of = |point: PointId| setup.topology.place(point).and_then(|place| place.rack);
         for number in 0..transit.network.link_count() {
@@ -489,6 +500,9 @@ impl World {
             let bytes = transit.network.stats(*now, number).bytes_out.get();
             if let Some(host) = hosts.get(&link.from) {
                 by_host[*host as usize] += bytes;
+            }
+            if let Some(host) = hosts.get(&link.to) {
+                to_host[*host as usize] += bytes;
             }
             match (rack_of(link.from), rack_of(link.to)) {
                 (from, to) if from == to || setup.racks.is_empty() => {}
@@ -503,7 +517,12 @@ impl World {
         let most = |bytes: Option<u64>| bytes.unwrap_or(0) as f64 / copy.get().max(1) as f64;
         let racks = || by_rack.values();
         let (entered, left) = (racks().map(|it| it.0).max(), racks().map(|it| it.1).max());
-        (most(by_host.into_iter().max()), most(Some(all)), (most(entered), most(left)))
+        CopiesSeen {
+            from_host: most(by_host.into_iter().max()),
+            to_host: most(to_host.into_iter().max()),
+            from_all: most(Some(all)),
+            of_rack: (most(entered), most(left)),
+        }
     }
 
     fn outcome(mut self, left: Leftovers, unrest: u64) -> CastOutcome {
@@ -518,7 +537,7 @@ impl World {
         let now = self.now;
         let sent = uplinks.iter().map(|link| self.transit.network.stats(now, link.0).bytes_out.get());
         let sent: u64 = sent.sum();
-        let (host_copies, all_copies, rack_copies) = self.copies_of(copy);
+        let copies = self.copies_of(copy);
         let links = 0..self.transit.network.link_count();
         let lost: u64 = links.map(|link| self.transit.network.stats(now, link).dropped).sum();
         CastOutcome {
@@ -533,9 +552,10 @@ impl World {
             copies: sent as f64 / copy.get() as f64,
             messages: self.hosts.iter().map(|it| it.messages).collect(),
             message_bytes: self.message_bytes,
-            host_copies,
-            all_copies,
-            rack_copies,
+            host_copies: copies.from_host,
+            all_copies: copies.from_all,
+            host_copies_in: copies.to_host,
+            rack_copies: copies.of_rack,
             dropped: lost + self.transit.network.faults.unroutable,
             distrusted: distrusted(&self.hosts),
             left,

@@ -322,6 +322,8 @@ pub enum MemberFault {
     /// Each datagram that reaches it, and each message to and from its controller, comes once more with this
     /// probability, later by this time.
     Replay(f64, Duration),
+    /// Messages between it and its controller wait until it is no longer cut off.
+    CutOff(bool),
 }
 
 /// Configuration of samples.

@@ -28,7 +28,7 @@ use super::{FlowError, Network, check_path};
 pub use peers::{Choice, Ties, connections};
 use shares::{Paths, Shares};
 
-/// How often rates are made anew while a block crosses the fastest link alone.
+/// How often rates are made anew while a block crosses the fastest path alone.
 pub const STEPS: u32 = 2;
 
 /// The lot that decides between equally rare blocks; apart from those of [`connections`].
@@ -93,7 +93,9 @@ pub fn spread(
             return Err(FlowError::Member { from, to, members });
         }
     }
-    let fastest = network.capacities().iter().max().map_or(1, |capacity| capacity.get());
+    let slowest_link =
+        |it: &Connection| it.path.links().iter().map(|link| network.capacities()[link.0 as usize]).min();
+    let fastest = swarm.connections.iter().filter_map(slowest_link).max().map_or(1, |rate| rate.get());
     let step = block.get().min(object.get()) as f64 * 8.0 / fastest as f64 / f64::from(STEPS);
     let paths = Paths::new(swarm.connections.iter().map(|it| &it.path));
     let mut shares = Shares::new(network, paths);

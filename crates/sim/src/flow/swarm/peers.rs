@@ -18,6 +18,8 @@ pub enum Choice {
     /// peers at the most. On a fat-tree and on BCube each distance is then a range of its own, on Torus(16,3), with 24
     /// distances, five are together.
     Near(Ties),
+    /// Nobody but the member before it, which it only receives from: a chain in the order of the members.
+    Chain,
 }
 
 /// Choice among members that are equally near. The paper does not say; it "sorts the group members via the distance".
@@ -31,7 +33,8 @@ pub enum Ties {
     Number,
 }
 
-/// The connections among these hosts, the source first: both ways between any two of which one has chosen the other.
+/// The connections among these hosts, the source first: both ways between any two of which one has chosen the other, in a chain one
+/// way.
 /// Each way takes one of the shortest paths for good, by lot. By receiver, then by sender; none between hosts that do
 /// not reach one another.
 ///
@@ -49,7 +52,11 @@ pub fn connections(
         return Err(FabricError::UnknownHost { host, hosts });
     }
     let mut neighbours = vec![Vec::new(); members.len()];
-    for member in 0..members.len() {
+    if choice == Choice::Chain {
+        (1..members.len()).for_each(|member| neighbours[member].push(member - 1));
+    }
+    let choosing = if choice == Choice::Chain { 0 } else { members.len() };
+    for member in 0..choosing {
         let mut draw = draw(seed, 2 * member as u64);
         let mut others: Vec<usize> = (0..members.len()).filter(|other| *other != member).collect();
         others.shuffle(&mut draw);

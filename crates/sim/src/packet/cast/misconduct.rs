@@ -86,6 +86,9 @@ impl Misconduct {
 
 impl World {
     pub(super) fn change_member(&mut self, host: u32, fault: MemberFault) {
+        if let MemberFault::CutOff(cut) = fault {
+            return self.transit.cut_off(self.now, host, cut);
+        }
         let it = &mut self.hosts[host as usize];
         let misconduct = it.misconduct.get_or_insert_default();
         match fault {
@@ -96,6 +99,7 @@ impl World {
             MemberFault::ForgedFeedback(p) => misconduct.feedback = p,
             MemberFault::Corrupt(p) => misconduct.corrupt = p,
             MemberFault::Replay(p, by) => (misconduct.replay, misconduct.by) = (p, by),
+            MemberFault::CutOff(_) => unreachable!("it is no misconduct"),
         }
         self.replays.begun = true;
         if **misconduct == (Misconduct { by: misconduct.by, ..Misconduct::default() }) {

@@ -105,7 +105,7 @@ pub struct CastOutcome {
     pub one_copy: Duration,
     /// Bytes that left the source, all headers included, over those of one copy.
     pub copies: f64,
-    /// Messages between the controller and each host, in the order of their numbers: to it, and from it.
+    /// Messages between the controller and each host, in the order of their numbers: to the controller, and from it.
     pub messages: Vec<(u64, u64)>,
     /// Bytes of these messages, as they are encoded.
     pub message_bytes: u64,
@@ -113,6 +113,8 @@ pub struct CastOutcome {
     pub host_copies: f64,
     /// Bytes that left all hosts, in the same measure.
     pub all_copies: f64,
+    /// Bytes that reached the receiver that most reached, in the same measure.
+    pub host_copies_in: f64,
     /// Bytes that entered the rack with the most, and bytes that left the one with the most, in the same measure; none
     /// where hosts do not say in which they stand.
     pub rack_copies: (f64, f64),
@@ -193,7 +195,13 @@ impl CastOutcome {
         all as f64 / self.messages.len().max(1) as f64
     }
 
-    /// Bytes of these, the mean over all hosts.
+    /// Messages from the controller to a host, the mean over all.
+    pub fn orders_per_node(&self) -> f64 {
+        let all: u64 = self.messages.iter().map(|(_, orders)| orders).sum();
+        all as f64 / self.messages.len().max(1) as f64
+    }
+
+    /// Bytes of these messages in both directions, the mean over all hosts.
     pub fn message_bytes_per_node(&self) -> f64 {
         self.message_bytes as f64 / self.messages.len().max(1) as f64
     }

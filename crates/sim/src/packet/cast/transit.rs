@@ -83,6 +83,10 @@ pub(super) struct Transit {
     /// Bytes around a datagram on a line.
     around: usize,
     control_delay: Duration,
+    /// Hosts whose messages to and from the controller wait.
+    cut_off: BTreeSet<u32>,
+    /// These messages in the order in which they were sent: from whom, to whom.
+    waiting: Vec<(u32, u32, Control)>,
     jitter: Jitter,
     rng: ChaCha8Rng,
     /// By host: when its last packet leaves its machines.
@@ -108,6 +112,8 @@ impl Transit {
             groups: Vec::new(),
             around: (IP_UDP + setup.framing.get()) as usize,
             control_delay,
+            cut_off: BTreeSet::new(),
+            waiting: Vec::new(),
             jitter,
             rng: ChaCha8Rng::seed_from_u64(seed ^ 0x6a69_7474_6572),
             launched: vec![0; hosts],
@@ -301,8 +307,22 @@ impl Transit {
 
     /// A host and the controller say something to each other, beside the network.
     pub(super) fn say(&mut self, now: Time, from: u32, to: u32, control: Control) {
+        if !self.cut_off.is_empty() && (self.cut_off.contains(&from) || self.cut_off.contains(&to)) {
+            return self.waiting.push((from, to, control));
+        }
         let body = self.put(Packet::control(PathId(from), control), to, None);
         self.agenda.push((now + self.control_delay).as_nanos(), Event::Deliver { body });
+    }
+
+    /// From now on messages between a host and the controller wait, or no longer.
+    pub(super) fn cut_off(&mut self, now: Time, host: u32, cut: bool) {
+        if cut {
+            self.cut_off.insert(host);
+        } else if self.cut_off.remove(&host) {
+            for (from, to, control) in std::mem::take(&mut self.waiting) {
+                self.say(now, from, to, control);
+            }
+        }
     }
 
     /// Something that has come to a host, or to the controller, comes once more. Says where it is kept until then.
