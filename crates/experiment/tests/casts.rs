@@ -283,6 +283,65 @@ fn a_cast_goes_on_when_its_controller_has_started_anew_whatever_that_has_kept() 
     }
 }
 
+/// Two racks of four hosts; a MiB takes 0.46 s.
+fn racks(rest: &str) -> String {
+    let fabric = "{ kind = 'leaf-spine', leaves = 2, hosts_per_leaf = 4, spines = 2, rate = '20 Mbit/s', \
+                  fabric_rate = '80 Mbit/s', delay = '50 us' }";
+    format!("fabric = {fabric}\n{rest}\n[cast]\nobject = '8 MiB'\nwish = 'overlay'\nstates_racks = true")
+}
+
+#[test]
+fn a_rack_that_is_cut_off_for_a_while_comes_after_the_others_with_the_object_whole() {
+    let cut = "faults = [{ at = '1 s', until = '2 s', on = 'rack 1', what = { kind = 'rack-cut' } }]";
+    let (whole, outcome) = (cast(&racks(""), 1), cast(&racks(cut), 1));
+    assert!(outcome.is_complete(), "{:?}", outcome.receivers);
+    let last = |of: &CastOutcome, hosts: std::ops::RangeInclusive<u32>| {
+        hosts.map(|host| finished(of, host)).fold(0.0, f64::max)
+    };
+    assert!(last(&outcome, 4..=7) > last(&whole, 4..=7) + 0.4, "{:?}", outcome.receivers);
+    assert!(last(&outcome, 1..=3) < last(&outcome, 4..=7), "{:?}", outcome.receivers);
+}
+
+#[test]
+fn a_share_of_the_hosts_dies_as_the_seed_draws_and_the_others_have_the_object() {
+    let drawn =
+        "drawn_faults = [{ share = 0.2, from = '500 ms', to = '3 s', what = { kind = 'host-kill' } }]";
+    let dead = |seed| -> Vec<u32> {
+        let outcome = cast(&racks(drawn), seed);
+        let dead = outcome.receivers.iter().filter(|row| row.finished.is_none());
+        dead.map(|row| row.host).collect()
+    };
+    let all: Vec<Vec<u32>> = (1..=3).map(dead).collect();
+    assert!(all.iter().all(|dead| dead.len() == 2), "{all:?}");
+    assert!(all.iter().any(|dead| *dead != all[0]), "{all:?}");
+    assert_eq!(all[0], dead(1));
+}
+
+#[test]
+fn faults_of_racks_and_drawn_faults_are_read_written_and_refused_with_words() {
+    let wrong = |faults: &str| {
+        let spec = CastSpec::of_text(&racks(faults));
+        spec.expect_err("it is wrong").to_string()
+    };
+    assert!(wrong("faults = [{ on = 'rack 2', what = { kind = 'rack-cut' } }]").contains("no rack 2"));
+    assert!(
+        wrong("faults = [{ on = 'host 1', what = { kind = 'rack-cut' } }]").contains("a rack, not to a host")
+    );
+    for (drawn, part) in [
+        ("share = 2.0, to = '1 s', what = { kind = 'host-kill' }", "drawn_faults.0.share"),
+        ("share = 0.5, from = '2 s', to = '1 s', what = { kind = 'host-kill' }", "drawn_faults.0.to"),
+        ("share = 0.5, to = '1 s', what = { kind = 'corrupt', p = 2 }", "drawn_faults.0.what.p"),
+        ("share = 0.5, to = '1 s', what = { kind = 'link-down' }", "a link, not to a host"),
+    ] {
+        let error = wrong(&format!("drawn_faults = [{{ {drawn} }}]"));
+        assert!(error.contains(part), "{drawn}: {error}");
+    }
+    let good = "faults = [{ at = '1 s', on = 'rack 1', what = { kind = 'rack-cut' } }]\n\
+                drawn_faults = [{ share = 0.5, to = '1 s', what = { kind = 'host-pause' } }]";
+    let read = CastSpec::of_text(&racks(good)).unwrap().network;
+    assert_eq!(toml::from_str::<Scenario>(&toml::to_string(&read).unwrap()).unwrap(), read);
+}
+
 #[test]
 fn faults_of_casts_are_read_written_and_refused_with_words() {
     let text = |fault: &str| star(3, &format!("faults = [{{ {fault} }}]\n[cast]\nobject = '1 MiB'"));

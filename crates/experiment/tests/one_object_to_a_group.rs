@@ -119,6 +119,25 @@ fn bytes_are_counted_by_the_link() {
     assert_eq!(measure(&swarm, "ideal_s"), 0.008);
 }
 
+/// Each hop of a chain costs a block's time, and each link carries the object once.
+#[test]
+fn a_chain_takes_a_block_longer_for_each_hop() {
+    let text = "title = 't'\nsource = 's'\nengines = ['flow']\nschemes = ['chain']\n[scale.small]\nseeds = 3\n\
+                [scenario]\nfabric = { kind = 'leaf-spine', leaves = 2, hosts_per_leaf = 8, spines = 2, rate = '1 Gbit/s', \
+                fabric_rate = '8 Gbit/s', delay = '5 us' }\npacket = { data = '1000 B' }\n\
+                workload = { kind = 'group', members = 16, packets = 10800 }";
+    for job in Experiment::parse("x/chain", text).unwrap().jobs(Engine::Flow, Scale::Small, None).unwrap() {
+        let chain = ran(&job);
+        // 100 blocks, and 14 hops after the first.
+        let expected = 1.14 * measure(&chain, "ideal_s");
+        let finish = measure(&chain, "finish_s");
+        assert!((finish / expected - 1.0).abs() < 0.005, "{finish} {expected}");
+        // Two links within a rack, two more to the other rack and, if the source is not the last of its own, back.
+        let links = measure(&chain, "network_stress") / 10.8e6;
+        assert!(links == 32.0 || links == 34.0, "{links}");
+    }
+}
+
 #[test]
 fn what_rates_of_a_group_do_not_know_is_refused() {
     let (_, text) = shipped().into_iter().find(|(id, _)| id == "datacast/fig9").unwrap();
