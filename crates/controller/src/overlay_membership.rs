@@ -295,12 +295,14 @@ impl Overlays {
     }
 
     /// A receiver holds up those below it in a tree: one of its children takes its place there, the one that may have most of its own,
-    /// and it becomes a leaf. Who has that stripe from whom from now on, the heir first; nobody, if there is no such tree.
+    /// and it becomes a leaf. A receiver has it from a node only if it `takes` it from there. Who has that stripe from whom from now on, the
+    /// heir first; nobody, if there is no such tree.
     pub(crate) fn demote(
         &mut self,
         now: Time,
         object: ObjectId,
         (slow, stripe): (NodeId, u8),
+        takes: impl Fn(NodeId, NodeId) -> bool,
         known: &Known<impl Fn(NodeId) -> bool, impl Fn(NodeId) -> bool>,
     ) -> Vec<(NodeId, NodeId)> {
         // Before the last change has shown what it is good for there is no other.
@@ -310,7 +312,7 @@ impl Overlays {
         let Some((above, below)) = overlay.members.get(&slow).and_then(|it| it.place(stripe)) else {
             return Vec::new();
         };
-        let heirs = below.iter().copied().filter(|node| (known.may)(*node));
+        let heirs = below.iter().copied().filter(|node| (known.may)(*node) && takes(*node, above));
         let heirs = heirs.map(|node| (overlay.slots(node, stripe), Reverse(node)));
         let Some((most, Reverse(heir))) = heirs.max() else { return Vec::new() };
         if overlay.depth(stripe, above, heir, &known.holds).is_none() {
@@ -332,13 +334,15 @@ impl Overlays {
         moving.retain(|node| !kept.contains(node));
         moving.push(slow);
         moving.iter().for_each(|node| overlay.abandon(*node, stripe));
-        let known = Known {
-            among: known.among.clone(),
-            may: |other| other != slow && (known.may)(other),
-            holds: &known.holds,
-            source: known.source,
+        let place = |node: NodeId| {
+            let known = Known {
+                among: known.among.clone(),
+                may: |other| other != slow && (known.may)(other) && takes(node, other),
+                holds: &known.holds,
+                source: known.source.filter(|source| takes(node, *source)),
+            };
+            overlay.choose(node, stripe, &known).map(|parent| (node, parent))
         };
-        let place = |node: NodeId| overlay.choose(node, stripe, &known).map(|parent| (node, parent));
         [(heir, above)].into_iter().chain(moving.into_iter().filter_map(place)).collect()
     }
 

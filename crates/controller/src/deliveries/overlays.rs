@@ -233,7 +233,10 @@ impl Deliveries {
         let candidates: BTreeSet<NodeId> = self.overlays.members(object).filter(|node| may(*node)).collect();
         let holds = |node| catalog.holds(node, object);
         let known = Known { among: None, may: |node| candidates.contains(&node), holds, source };
-        let moved = self.overlays.demote(now, object, (slow, stripe), &known);
+        let takes = |node, from| {
+            self.tasks.fetching(node, object).is_none_or(|task| !task.facts.distrusted.contains(&from))
+        };
+        let moved = self.overlays.demote(now, object, (slow, stripe), takes, &known);
         turn.stats.demoted += u64::from(!moved.is_empty());
         for (node, parent) in moved {
             let task = self.tasks.fetching(node, object).filter(|task| task.is_of_overlay());

@@ -152,7 +152,7 @@ fn who_holds_up_others_becomes_a_leaf_and_no_other_in_the_next_two_seconds() {
     let heir = *below.iter().max_by_key(order).unwrap();
     let mut demote = |at: u64, slow| {
         let now = Time::ZERO + Duration::from_millis(at);
-        let moved = overlays.demote(now, OBJECT, (slow, 0), &all());
+        let moved = overlays.demote(now, OBJECT, (slow, 0), |_, _| true, &all());
         overlays.check(&BTreeSet::new()).unwrap();
         moved
     };
@@ -171,7 +171,7 @@ fn who_takes_the_place_of_a_slow_one_sends_no_more_than_it_has_slots_for() {
         let mut overlays = begun(count, 0);
         let at = usize::from(stripe);
         let slow = overlays.children_of(source(), at)[0];
-        let moved = overlays.demote(Time::ZERO, OBJECT, (slow, stripe), &all());
+        let moved = overlays.demote(Time::ZERO, OBJECT, (slow, stripe), |_, _| true, &all());
         overlays.check(&BTreeSet::new()).unwrap();
         let heir = &overlays.only().members[&moved[0].0];
         let has_slots = heir.slots[at] > 0;
@@ -290,7 +290,7 @@ proptest! {
                     let now = Time::ZERO + Duration::from_millis(500) * at;
                     let below = overlays.children_of(slow, usize::from(stripe));
                     let above = overlays.parent(OBJECT, slow, stripe);
-                    let moved = overlays.demote(now, OBJECT, (slow, stripe), &known);
+                    let moved = overlays.demote(now, OBJECT, (slow, stripe), |_, _| true, &known);
                     let is_heir = |(heir, parent)| below.contains(&heir) && Some(parent) == above;
                     prop_assert!(moved.first().is_none_or(|it| is_heir(*it)));
                     if !moved.is_empty() {
