@@ -28,7 +28,7 @@ mod sizes;
 mod training;
 
 pub use cast::{By, CastText, Get, Wish};
-pub(crate) use drawn_faults::drawn_faults;
+pub(crate) use drawn_faults::who_fails_when;
 pub(crate) use group::{failing, order as group_order};
 pub use multicasts::{DrawnDeadlines, Replaced, Spread};
 pub use requests::Access;

@@ -12,9 +12,9 @@ use toml::{Table, Value};
 use super::common::empty_tables;
 use super::network::{self, NetworkSetup};
 use super::{Progress, RunError, packet};
-use crate::scenario::{Action, NetworkTextError, Scenario, ScenarioError, Target};
+use crate::scenario::{Action, Fault, NetworkTextError, Scenario, ScenarioError, Target};
 use crate::table::{MeasureRow, Tables, TaskRow};
-use crate::workload::{CastText, Get, Wish, Workload, WorkloadError, drawn_faults};
+use crate::workload::{CastText, Get, Wish, Workload, WorkloadError, who_fails_when};
 use headwater_sim::packet::cast::MOST_MEMBERS;
 use headwater_sim::packet::cast::{self, CastAt, CastOutcome, CastSetup, GetAt};
 use headwater_sim::packet::{Change, MemberFault};
@@ -305,10 +305,15 @@ fn setup(scenario: &Scenario, cast: &CastText, seed: u64) -> Result<CastSetup, C
 
 /// The scenario with the faults of one seed. Hosts that hold the object from the start have none of those that are drawn.
 fn with_drawn_faults(scenario: &Scenario, cast: &CastText, hosts: u32, seed: u64) -> Scenario {
-    let spared: Vec<u32> = std::iter::once(cast.source).chain(cast.holders.iter().copied()).collect();
+    let holds = |host: &u32| *host == cast.source || cast.holders.contains(host);
+    let others: Vec<u32> = (0..hosts).filter(|host| !holds(host)).collect();
     let mut scenario = scenario.clone();
-    let drawn = std::mem::take(&mut scenario.drawn_faults);
-    scenario.faults.extend(drawn_faults(&drawn, hosts, &spared, seed));
+    for (number, drawn) in (0..).zip(std::mem::take(&mut scenario.drawn_faults)) {
+        let many = (drawn.share * f64::from(hosts)).ceil() as u32;
+        let failing = who_fails_when((seed, number), &others, many, (drawn.from, drawn.to));
+        let fault = |(host, at)| Fault { at, until: None, on: Target::Host(host), what: drawn.what.clone() };
+        scenario.faults.extend(failing.into_iter().map(fault));
+    }
     scenario
 }
 

@@ -1,48 +1,42 @@
-//! Faults of hosts that the seed draws ([`DrawnFaults`]): which hosts, and when.
+//! Which hosts fail, and when, where the seed draws that.
 
 use headwater_units::Duration;
 
 use super::draw::{Draw, Stream};
-use crate::scenario::{DrawnFaults, Fault, Target};
 
-/// Faults of one seed. `spared` hosts have none; the share is of all hosts.
-pub(crate) fn drawn_faults(drawn: &[DrawnFaults], hosts: u32, spared: &[u32], seed: u64) -> Vec<Fault> {
-    let others: Vec<u32> = (0..hosts).filter(|host| !spared.contains(host)).collect();
-    let one = |(number, it): (u32, &DrawnFaults)| {
-        let mut draw = Draw::new(seed, Stream::Faults(number));
-        let many = (it.share * f64::from(hosts)).ceil() as u32;
-        let chosen = draw.several(others.len() as u32, many);
-        let span = it.to.saturating_sub(it.from).as_nanos() as f64;
-        let fault = |place: u32| Fault {
-            at: it.from + Duration::from_nanos((draw.unit() * span) as u64),
-            until: None,
-            on: Target::Host(others[place as usize]),
-            what: it.what.clone(),
-        };
-        chosen.into_iter().map(fault).collect::<Vec<_>>()
-    };
-    (0..).zip(drawn).flat_map(one).collect()
+/// So `many` of these hosts, each with a time within the span, for the faults of this number.
+pub(crate) fn who_fails_when(
+    (seed, number): (u64, u32),
+    hosts: &[u32],
+    many: u32,
+    (from, to): (Duration, Duration),
+) -> Vec<(u32, Duration)> {
+    let mut draw = Draw::new(seed, Stream::Faults(number));
+    let chosen = draw.several(hosts.len() as u32, many);
+    let span = to.saturating_sub(from).as_nanos() as f64;
+    let mut fault =
+        |place: u32| (hosts[place as usize], from + Duration::from_nanos((draw.unit() * span) as u64));
+    chosen.into_iter().map(&mut fault).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
-    use crate::scenario::Action;
 
     #[test]
-    fn a_share_of_the_hosts_fails_each_at_a_time_of_its_own_and_the_spared_do_not() {
-        let (from, to) = (Duration::from_secs(1), Duration::from_secs(3));
-        let drawn = [DrawnFaults { share: 0.1, from, to, what: Action::HostKill }];
-        let faults = drawn_faults(&drawn, 101, &[0, 50], 1);
-        assert_eq!(faults.len(), 11);
-        let mut hosts: Vec<String> = faults.iter().map(|fault| fault.on.clone().into()).collect();
-        assert!(faults.iter().all(|fault| (from..=to).contains(&fault.at) && fault.until.is_none()));
-        assert!(faults.windows(2).any(|two| two[0].at != two[1].at));
-        hosts.sort();
-        hosts.dedup();
-        assert_eq!(hosts.len(), 11);
-        assert!(!hosts.iter().any(|host| host == "host 0" || host == "host 50"));
-        assert_eq!(faults, drawn_faults(&drawn, 101, &[0, 50], 1));
-        assert_ne!(faults, drawn_faults(&drawn, 101, &[0, 50], 2));
+    fn each_fails_once_at_a_time_of_its_own_and_none_but_these() {
+        let span = (Duration::from_secs(1), Duration::from_secs(3));
+        let hosts: Vec<u32> = (0..101).filter(|host| *host != 0 && *host != 50).collect();
+        let draw = |seed| who_fails_when((seed, 0), &hosts, 11, span);
+        let drawn = draw(1);
+        assert!(drawn.iter().all(|(_, at)| (span.0..=span.1).contains(at)));
+        assert!(drawn.windows(2).any(|two| two[0].1 != two[1].1));
+        let failing: BTreeSet<u32> = drawn.iter().map(|(host, _)| *host).collect();
+        assert_eq!((drawn.len(), failing.len()), (11, 11));
+        assert!(failing.iter().all(|host| hosts.contains(host)));
+        assert_eq!(drawn, draw(1));
+        assert_ne!(drawn, draw(2));
     }
 }
