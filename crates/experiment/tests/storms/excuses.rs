@@ -29,8 +29,8 @@ pub(crate) struct Excuses<'a> {
     full: BTreeSet<u32>,
     /// Hosts that have the object from the beginning.
     holders: Vec<u32>,
-    /// Receivers that have it in the end.
-    finished: Vec<u32>,
+    /// Receivers that have it in the end, and since when.
+    finished: Vec<(u32, Time)>,
     parts: Vec<usize>,
     /// More than single hosts are cut off for good.
     is_split: bool,
@@ -66,12 +66,7 @@ impl<'a> Excuses<'a> {
             dead: hosts(spec, |what, passes| *what == Action::HostKill && !passes),
             full: hosts(spec, |what, _| matches!(what, Action::DiskFull)),
             holders: std::iter::once(spec.cast.source).chain(spec.cast.holders.iter().copied()).collect(),
-            finished: outcome
-                .receivers
-                .iter()
-                .filter(|row| row.finished.is_some())
-                .map(|row| row.host)
-                .collect(),
+            finished: outcome.receivers.iter().filter_map(|row| Some((row.host, row.finished?))).collect(),
             parts,
             is_split: sizes.values().filter(|size| **size > 1).count() > 1,
         }
@@ -94,13 +89,15 @@ impl<'a> Excuses<'a> {
         }
     }
 
-    /// Nobody is left who has it and can be reached.
+    /// Nobody is left who has it and can be reached, or was while this one waited.
     fn nobody_has_it(&self, row: &ReceiverRow, reason: &str) -> bool {
-        let is_of_use = |host: &&u32| {
-            !self.unfit.contains(host) && self.parts[**host as usize] == self.parts[row.host as usize]
+        let is_of_use = |host: u32| {
+            !self.unfit.contains(&host) && self.parts[host as usize] == self.parts[row.host as usize]
         };
-        let holds = self.holders.iter().any(|host| is_of_use(&host));
-        let has_it = holds || self.finished.iter().any(|host| is_of_use(&host));
+        let is_in_time = |since: Time| row.failed_at.is_none_or(|at| since < at);
+        let holds = self.holders.iter().any(|host| is_of_use(*host));
+        let has_it =
+            holds || self.finished.iter().any(|(host, since)| is_of_use(*host) && is_in_time(*since));
         // The controller hears all nodes, and knows nothing of who reaches whom but their racks: where a part of the network is cut off for
         // good, it sends receivers to those whom they do not reach, until their patience ends.
         let is_lost = self.is_split && !(holds && self.spec.cast.states_racks);

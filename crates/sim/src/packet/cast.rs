@@ -308,7 +308,8 @@ impl Surroundings for Around<'_> {
             _ if row.finished.is_some() => {}
             // A receiver that has failed by one route may be invited again, and then have it by another.
             FetchEnd::Had | FetchEnd::Kept => (row.finished, row.failed) = (Some(self.now), None),
-            FetchEnd::Failed(why) => _ = row.failed.get_or_insert_with(|| why.clone()),
+            FetchEnd::Failed(why) if !was_over => row.fail(self.now, why.clone()),
+            FetchEnd::Failed(_) => {}
         }
         *self.left -= usize::from(!was_over);
     }
@@ -360,7 +361,7 @@ impl World {
             misconduct: None,
         };
         let standings = (0..hosts).map(standing).collect();
-        let row = |host: u32, from| ReceiverRow { host, from, finished: None, failed: None };
+        let row = |host: u32, from| ReceiverRow { host, from, finished: None, failed: None, failed_at: None };
         let mut rows: Vec<ReceiverRow> = setup.receivers.iter().map(|host| row(*host, Time::ZERO)).collect();
         rows.extend(setup.gets.iter().map(|get| row(get.host, get.at)));
         for CastAt { at, receivers } in &setup.further {

@@ -90,7 +90,7 @@ impl World {
             let row = &mut self.rows[self.row_of[host as usize]];
             // A host that also gets it by itself hears by that how it goes.
             if !row.is_over() && !gets {
-                row.failed = Some(why(host));
+                row.fail(self.now, why(host));
                 self.left -= 1;
             }
         }

@@ -114,7 +114,7 @@ impl World {
     pub(super) fn give_up(&mut self, host: u32, why: &str) {
         let Some(row) = self.rows.get_mut(self.row_of[host as usize]) else { return };
         if row.finished.is_none() && row.failed.is_none() {
-            row.failed = Some(why.to_owned());
+            row.fail(self.now, why.to_owned());
             self.left -= 1;
         }
     }

@@ -169,9 +169,16 @@ pub struct ReceiverRow {
     pub finished: Option<Time>,
     /// Why it has not.
     pub failed: Option<String>,
+    /// When that was known.
+    pub failed_at: Option<Time>,
 }
 
 impl ReceiverRow {
+    /// It does not have the object, and this is why.
+    pub(crate) fn fail(&mut self, now: Time, why: String) {
+        (self.failed, self.failed_at) = (Some(why), Some(now));
+    }
+
     /// It has the object, or it is known why not.
     pub fn is_over(&self) -> bool {
         self.finished.is_some() || self.failed.is_some()
