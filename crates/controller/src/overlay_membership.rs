@@ -32,6 +32,9 @@ const OF_THE_RACK: usize = 64;
 const WITH_SLOTS: usize = 32;
 /// Number that are looked at whatever they have: where many look for others at once, no slot is left.
 const ANY: usize = 64;
+/// Number of those below a receiver that are looked at where nobody else can send to it.
+const MOST_RAISED: usize = 64;
+
 /// The overlays, by object.
 #[derive(Debug, Default)]
 pub(crate) struct Overlays {
@@ -229,15 +232,8 @@ impl Overlays {
     }
 
     /// Children of a node for a stripe.
-    pub(crate) fn children(
-        &self,
-        object: ObjectId,
-        node: NodeId,
-        stripe: u8,
-    ) -> impl Iterator<Item = NodeId> {
-        let members = self.overlays.get(&object).into_iter().flat_map(|overlay| &overlay.members);
-        let has = move |member: &Member| member.parents.get(usize::from(stripe)) == Some(&Some(node));
-        members.filter(move |(_, member)| has(member)).map(|(child, _)| *child)
+    pub(crate) fn children(&self, object: ObjectId, node: NodeId, stripe: u8) -> &[NodeId] {
+        self.overlays.get(&object).map_or(&[], |overlay| overlay.children(node, usize::from(stripe)))
     }
 
     /// Whether a tree may change once more because somebody holds up others.
@@ -284,12 +280,42 @@ impl Overlays {
         Some(likely.into_iter().collect())
     }
 
+    /// From now on a receiver has a stripe from nobody.
+    pub(crate) fn abandon(&mut self, object: ObjectId, node: NodeId, stripe: u8) {
+        let overlay = self.overlays.get_mut(&object);
+        overlay.into_iter().for_each(|overlay| overlay.abandon(node, usize::from(stripe)));
+    }
+
+    /// A receiver has a stripe from this node as before.
+    pub(crate) fn adopt(&mut self, object: ObjectId, (node, stripe): (NodeId, u8), parent: NodeId) {
+        let overlay = self.overlays.get_mut(&object);
+        overlay.into_iter().for_each(|overlay| overlay.adopt(node, usize::from(stripe), parent));
+    }
+
+    /// Whoever is below a receiver in a tree may stand above it from now on, if there has been no such change lately: the nearest of them,
+    /// but not very many. Nobody is above the receiver then.
+    pub(crate) fn raisable(&mut self, now: Time, object: ObjectId, node: NodeId, stripe: u8) -> Vec<NodeId> {
+        if !self.may_demote(now, object, stripe) {
+            return Vec::new();
+        }
+        let mut below = self.children(object, node, stripe).to_vec();
+        let mut at = 0;
+        while let Some(node) = below.get(at).filter(|_| below.len() < MOST_RAISED) {
+            below.extend_from_slice(self.children(object, *node, stripe));
+            at += 1;
+        }
+        if let Some(overlay) = self.overlays.get_mut(&object).filter(|_| !below.is_empty()) {
+            overlay.demoted[usize::from(stripe)] = Some(now);
+            overlay.abandon(node, usize::from(stripe));
+        }
+        below
+    }
+
     /// Those below a member in a tree.
     pub(crate) fn below(&self, object: ObjectId, node: NodeId, stripe: u8) -> BTreeSet<NodeId> {
         let (mut all, mut next) = (BTreeSet::new(), vec![node]);
         while let Some(at) = next.pop() {
-            let children = self.member(object, at).and_then(|it| it.children.get(usize::from(stripe)));
-            next.extend(children.into_iter().flatten().filter(|child| all.insert(**child)));
+            next.extend(self.children(object, at, stripe).iter().filter(|child| all.insert(**child)));
         }
         all
     }
@@ -312,7 +338,9 @@ impl Overlays {
         let Some((above, below)) = overlay.members.get(&slow).and_then(|it| it.place(stripe)) else {
             return Vec::new();
         };
-        let heirs = below.iter().copied().filter(|node| (known.may)(*node) && takes(*node, above));
+        let passes_on = |node: &NodeId| overlay.members.get(node).is_some_and(|it| it.passes_on);
+        let can = |node: &NodeId| passes_on(node) && (known.may)(*node) && takes(*node, above);
+        let heirs = below.iter().copied().filter(can);
         let heirs = heirs.map(|node| (overlay.slots(node, stripe), Reverse(node)));
         let Some((most, Reverse(heir))) = heirs.max() else { return Vec::new() };
         if overlay.depth(stripe, above, heir, &known.holds).is_none() {
@@ -334,16 +362,27 @@ impl Overlays {
         moving.retain(|node| !kept.contains(node));
         moving.push(slow);
         moving.iter().for_each(|node| overlay.abandon(*node, stripe));
-        let place = |node: NodeId| {
+        let mut placed = vec![(heir, above)];
+        let mut left = Vec::new();
+        for node in moving {
             let known = Known {
                 among: known.among.clone(),
                 may: |other| other != slow && (known.may)(other) && takes(node, other),
                 holds: &known.holds,
+                suspects: BTreeSet::new(),
+                near: None,
                 source: known.source.filter(|source| takes(node, *source)),
             };
-            overlay.choose(node, stripe, &known).map(|parent| (node, parent))
-        };
-        [(heir, above)].into_iter().chain(moving.into_iter().filter_map(place)).collect()
+            match overlay.choose(node, stripe, &known) {
+                Some(parent) => placed.push((node, parent)),
+                None => left.push(node),
+            }
+        }
+        // Who finds nobody has it as before.
+        for node in left {
+            overlay.adopt(node, stripe, if node == slow { above } else { slow });
+        }
+        placed
     }
 
     /// A receiver is gone, with its slots. Returns the receivers that had a stripe from it, which are to be mended.
@@ -379,15 +418,9 @@ impl Overlays {
         let of = overlay.of;
         if stripe < overlay.of {
             if !overlay.members.contains_key(&node) {
-                // Those below it may have been restored before it. Who was to send what is not known any more.
-                let of_it = |stripe: usize| {
-                    let has = |(_, it): &(&NodeId, &Member)| it.parents[stripe] == Some(node);
-                    overlay.members.iter().filter(has).map(|(child, _)| *child).collect()
-                };
-                let children = (0..usize::from(of)).map(of_it).collect();
+                // Who was to send what is not known any more.
                 let slots = vec![1; usize::from(of)];
-                let member = Member { children, slots, ..Member::new(rack.map(str::to_owned), of) };
-                overlay.insert(node, member);
+                overlay.insert(node, Member { slots, ..Member::new(rack.map(str::to_owned), of) });
             }
             overlay.adopt(node, usize::from(stripe), parent);
         }

@@ -3,6 +3,7 @@
 mod starts;
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use headwater_units::{BitRate, FlowId, NodeId, ObjectId, TaskId, Time};
 use headwater_wire::{Delivery, Request, SpreadRule};
@@ -10,7 +11,7 @@ use headwater_wire::{Delivery, Request, SpreadRule};
 use crate::catalog::Catalog;
 use crate::overlay_membership::Parents;
 use crate::tasks::{Flow, FlowState, Task, Tasks};
-use crate::{ControllerConfig, TaskGroup};
+use crate::{ControllerConfig, TaskGroup, TaskRecord};
 
 /// Input of a choice.
 #[derive(Clone, Copy)]
@@ -62,15 +63,32 @@ impl Placement {
 }
 
 impl Known<'_> {
-    /// Nodes that could serve a task and do not yet, best first: those that no task found lying, then the least loaded,
-    /// then the largest stated uplink, then by id.
+    /// Nodes that could serve a task and do not yet, in the order of [`Known::sources_for`].
     pub(crate) fn candidates(&self, task: &Task) -> Vec<NodeId> {
-        self.sources_of(task.facts.object, task.facts.symbol_size, |node| {
-            node != task.facts.receiver
-                && !task.facts.distrusted.contains(&node)
-                && !task.barred.contains_key(&node)
-                && task.flows.iter().all(|flow| flow.facts.node != node)
+        self.sources_for(task, |node| {
+            !task.barred.contains_key(&node) && task.flows.iter().all(|flow| flow.facts.node != node)
         })
+    }
+
+    /// Nodes that could serve a task, best first: those of racks that have not failed it, then those that no task found lying, then the
+    /// least loaded, then the largest stated uplink, then by id.
+    pub(crate) fn sources_for(&self, task: &Task, may: impl Fn(NodeId) -> bool) -> Vec<NodeId> {
+        let TaskRecord { object, receiver, symbol_size, distrusted, .. } = &task.facts;
+        let mut found = self.sources_of(*object, *symbol_size, |node| {
+            node != *receiver && !distrusted.contains(&node) && may(node)
+        });
+        let suspects = self.suspects(task);
+        if !suspects.is_empty() {
+            found.sort_by_key(|node| self.catalog.rack_of(*node).is_some_and(|rack| suspects.contains(rack)));
+        }
+        found
+    }
+
+    /// Racks other than its own of nodes that have failed a task lately: they may be cut off altogether, and nobody tells the controller.
+    pub(crate) fn suspects(&self, task: &Task) -> BTreeSet<&str> {
+        let own = self.catalog.rack_of(task.facts.receiver);
+        let racks = task.barred.keys().filter_map(|node| self.catalog.rack_of(*node));
+        racks.filter(|rack| Some(*rack) != own).collect()
     }
 
     /// Nodes that are here and hold an object, and may be asked for symbols of this size; in the same order.

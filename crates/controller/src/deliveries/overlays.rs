@@ -148,7 +148,7 @@ impl Deliveries {
         let Some(task) = self.tasks.get_mut(id) else { return };
         task.mend_at = None;
         let patience = task.mending.patience(now, config.overlay_silent);
-        let object = task.facts.object;
+        let (object, receiver) = (task.facts.object, task.facts.receiver);
         let begun = task.begun + BEGINNING * self.overlays.size(object) as u64;
         let Some(task) = self.tasks.get(id) else { return };
         let known = self.known(catalog, config);
@@ -166,9 +166,9 @@ impl Deliveries {
             // One that nobody else can replace is begun anew, in case its source takes all for sent.
             let may = self.may_send(now, catalog, flow.facts.node, task.facts.object);
             let is_stuck = flow.silent() > patience * STUCK && may;
-            (flow.facts.flow, flow.facts.node, flow.facts.index, is_stuck)
+            (flow.facts.node, flow.facts.index, is_stuck)
         };
-        let lost: Vec<(FlowId, NodeId, u8, bool)> =
+        let lost: Vec<(NodeId, u8, bool)> =
             task.flows.iter().filter(|flow| is_lost(flow)).map(facts).collect();
         let missing: Vec<u8> = stripes_with_blocks(task)
             .filter(|stripe| task.flows.iter().all(|flow| flow.facts.index != *stripe))
@@ -185,37 +185,96 @@ impl Deliveries {
             self.replace(turn, catalog, id, lost);
         }
         for stripe in missing {
-            if let Some(other) = self.other_parent(now, catalog, config, (id, stripe)) {
-                self.open_stripe(turn, catalog, id, (other, stripe));
-                self.agenda.changed.insert(id);
+            match self.parent_or_heir(turn, catalog, (id, stripe)) {
+                Some(other) => self.move_stripe(turn, catalog, id, (other, stripe)),
+                None => self.overlays.abandon(object, receiver, stripe),
             }
         }
     }
 
-    /// A receiver has said how it does. If a stripe alone holds it up, the first node on its way to the source that the stripe does not
-    /// hold up is slow: it becomes a leaf of the stripe's tree. If most of that one's children have what they need, only the receiver
-    /// gets another parent.
+    /// Who sends a stripe to a receiver from now on. If all that could have it by way of that very receiver, one of them has it from
+    /// elsewhere first.
+    fn parent_or_heir(
+        &mut self,
+        turn: &mut Turn<'_>,
+        catalog: &Catalog,
+        (id, stripe): (TaskId, u8),
+    ) -> Option<NodeId> {
+        let (now, config) = (turn.now, turn.config);
+        let found = self.other_parent(now, catalog, config, (id, stripe));
+        if found.is_some() {
+            return found;
+        }
+        let TaskRecord { object, receiver, .. } = self.tasks.get(id)?.facts;
+        let before = self.overlays.parent(object, receiver, stripe);
+        let has_other = |all: &mut Self, turn: &mut Turn<'_>, node: &NodeId| {
+            let heir = all.tasks.fetching(*node, object).filter(|task| task.is_of_overlay())?.id();
+            let parent = all.other_parent(now, catalog, config, (heir, stripe))?;
+            all.move_stripe(turn, catalog, heir, (parent, stripe));
+            Some(())
+        };
+        let below = self.overlays.raisable(now, object, receiver, stripe);
+        let found = below.iter().find_map(|node| has_other(self, turn, node)).and_then(|()| {
+            turn.stats.demoted += 1;
+            self.other_parent(now, catalog, config, (id, stripe))
+        });
+        if let (None, Some(before)) = (found, before) {
+            self.overlays.adopt(object, (receiver, stripe), before);
+        }
+        found
+    }
+
+    /// A stripe comes to a task from this node from now on.
+    fn move_stripe(
+        &mut self,
+        turn: &mut Turn<'_>,
+        catalog: &Catalog,
+        id: TaskId,
+        (parent, stripe): (NodeId, u8),
+    ) {
+        let flow =
+            |task: &Task| task.flows.iter().find(|flow| flow.facts.index == stripe).map(|it| it.facts.flow);
+        let before = self.tasks.get(id).and_then(flow);
+        before.into_iter().for_each(|flow| self.close_flow(turn, catalog, flow, true));
+        self.open_stripe(turn, catalog, id, (parent, stripe));
+        self.agenda.changed.insert(id);
+    }
+
+    /// A receiver has said how it does: what holds it up is looked at.
     pub(super) fn look_for_slow(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, id: TaskId) {
+        let Some(task) = self.tasks.get(id) else { return };
+        let is_behind = |flow: &&Flow| flow.view.is_some_and(|view| view.behind > turn.config.overlay_behind);
+        let behind = task.flows.iter().filter(is_behind).map(|flow| flow.facts.flow);
+        for flow in behind.collect::<Vec<_>>() {
+            self.look_above(turn, catalog, id, flow);
+        }
+    }
+
+    /// If a stripe alone holds a receiver up, the first node on its way to the source that the stripe does not hold up is slow: it
+    /// becomes a leaf of the stripe's tree. If most of that one's children have what they need, only the receiver gets another parent.
+    fn look_above(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, id: TaskId, flow: FlowId) {
         let (now, config) = (turn.now, turn.config);
         let Some(task) = self.tasks.get(id) else { return };
+        let Some(flow) = task.flows.iter().find(|its| its.facts.flow == flow) else { return };
         let (object, receiver) = (task.facts.object, task.facts.receiver);
-        let is_behind = |flow: &&Flow| flow.view.is_some_and(|view| view.behind > config.overlay_behind);
-        let Some(flow) = task.flows.iter().find(is_behind) else { return };
         let (stripe, parent) = (flow.facts.index, flow.facts.node);
-        let lost = (flow.facts.flow, parent, stripe, false);
-        let may_change = self.overlays.may_demote(now, object, stripe);
-        if !may_change || self.overlays.parent(object, receiver, stripe) != Some(parent) {
+        let lost = (parent, stripe, false);
+        if !self.overlays.may_demote(now, object, stripe) {
             return;
         }
-        if self.overlays.parent(object, parent, stripe).is_none() {
-            // It has all of it, or is no member any more, and sends nothing all the same.
-            return self.replace(turn, catalog, id, lost);
+        let may_move = task.mending.may_move(now, config.overlay_silent);
+        let is_its_parent = self.overlays.parent(object, receiver, stripe) == Some(parent);
+        if !is_its_parent || self.overlays.parent(object, parent, stripe).is_none() {
+            // It has all of it, or nobody to have it from, or is no member any more. Or what it sent before waits in front of a slow link
+            // of the receiver's, and what others send waits behind that: so the next move is not soon.
+            return if may_move {
+                self.replace(turn, catalog, id, lost)
+            };
         }
         let Some(slow) = self.slow_above(object, receiver, stripe) else { return };
         let waits = |node: &NodeId| self.tasks.fetching(*node, object).is_some_and(|it| it.waits_for(stripe));
-        let children: Vec<NodeId> = self.overlays.children(object, slow, stripe).collect();
+        let children = self.overlays.children(object, slow, stripe);
         if children.iter().filter(|child| waits(child)).count() * 2 < children.len() {
-            let may_move = task.mending.may_move(now, config.overlay_silent);
             return if slow == parent && may_move {
                 self.replace(turn, catalog, id, lost)
             };
@@ -232,19 +291,17 @@ impl Deliveries {
         let may = |node: NodeId| self.may_send(now, catalog, node, object) && !waiting.contains(&node);
         let candidates: BTreeSet<NodeId> = self.overlays.members(object).filter(|node| may(*node)).collect();
         let holds = |node| catalog.holds(node, object);
-        let known = Known { among: None, may: |node| candidates.contains(&node), holds, source };
+        let (among, suspects) = (None, BTreeSet::new());
+        let may = |node| candidates.contains(&node);
+        let known = Known { among, may, holds, suspects, near: None, source };
         let takes = |node, from| {
             self.tasks.fetching(node, object).is_none_or(|task| !task.facts.distrusted.contains(&from))
         };
         let moved = self.overlays.demote(now, object, (slow, stripe), takes, &known);
         turn.stats.demoted += u64::from(!moved.is_empty());
         for (node, parent) in moved {
-            let task = self.tasks.fetching(node, object).filter(|task| task.is_of_overlay());
-            let Some((id, flows)) = task.map(|task| (task.id(), &task.flows)) else { continue };
-            let before = flows.iter().find(|flow| flow.facts.index == stripe).map(|flow| flow.facts.flow);
-            before.into_iter().for_each(|flow| self.close_flow(turn, catalog, flow, true));
-            self.open_stripe(turn, catalog, id, (parent, stripe));
-            self.agenda.changed.insert(id);
+            let task = self.tasks.fetching(node, object).filter(|task| task.is_of_overlay()).map(Task::id);
+            task.into_iter().for_each(|id| self.move_stripe(turn, catalog, id, (parent, stripe)));
         }
     }
 
@@ -270,7 +327,7 @@ impl Deliveries {
         turn: &mut Turn<'_>,
         catalog: &Catalog,
         id: TaskId,
-        (flow, node, stripe, is_stuck): (FlowId, NodeId, u8, bool),
+        (node, stripe, is_stuck): (NodeId, u8, bool),
     ) {
         let (now, config) = (turn.now, turn.config);
         if let Some(task) = self.tasks.get_mut(id) {
@@ -278,14 +335,12 @@ impl Deliveries {
         }
         let other = self.other_parent(now, catalog, config, (id, stripe)).filter(|other| *other != node);
         if let Some(other) = other.or(Some(node).filter(|_| is_stuck)) {
-            self.close_flow(turn, catalog, flow, true);
-            self.open_stripe(turn, catalog, id, (other, stripe));
+            self.move_stripe(turn, catalog, id, (other, stripe));
             turn.stats.flows_replaced += 1;
             if let Some(task) = self.tasks.get_mut(id) {
                 task.mending.on_moved(now, config.overlay_silent, task.needed);
                 self.overlays.on_moved(task.facts.object);
             }
-            self.agenda.changed.insert(id);
         }
     }
 
@@ -314,7 +369,7 @@ impl Deliveries {
         is_barred: impl Fn(Time) -> bool,
     ) -> Option<NodeId> {
         let task = self.tasks.get(id)?;
-        let TaskRecord { object, receiver, symbol_size, .. } = task.facts;
+        let TaskRecord { object, receiver, .. } = task.facts;
         let distrusted = task.facts.distrusted.clone();
         let barred = task.barred.iter().filter(|(_, until)| is_barred(**until));
         let barred: BTreeSet<NodeId> = barred.map(|(node, _)| *node).collect();
@@ -323,37 +378,66 @@ impl Deliveries {
             !failed && all.may_send(now, catalog, node, object)
         };
         let known = self.known(catalog, config);
-        let sources = known.sources_of(object, symbol_size, |node| node != receiver && may(self, node));
-        let source = sources.get(usize::from(stripe) % sources.len().max(1)).copied();
+        let suspects: BTreeSet<String> = known.suspects(task).into_iter().map(str::to_owned).collect();
+        let sources = known.sources_for(task, |node| may(self, node));
+        let in_turn = |of: &[NodeId]| of.get(usize::from(stripe) % of.len().max(1)).copied();
+        let is_sound = |node: &NodeId| catalog.rack_of(*node).is_none_or(|rack| !suspects.contains(rack));
+        let sound = sources.iter().filter(|source| is_sound(source)).count();
+        let source = in_turn(&sources[..if sound > 0 { sound } else { sources.len() }]);
         if !self.overlays.has(object, receiver) {
             // Nothing is known of its overlay.
             return source;
         }
-        let holds = |node| catalog.holds(node, object);
-        let has_places = |overlays: &Overlays, source: &NodeId| {
-            overlays.children(object, *source, stripe).count() < MOST_OF_SOURCE
-        };
-        let is_in_vain = task.mending.moves_in_vain(task.needed) >= IN_VAIN;
-        if let Some(source) = source.filter(|source| is_in_vain && has_places(&self.overlays, source)) {
-            let known = Known { among: Some(Vec::new()), may: |_| false, holds, source: Some(source) };
-            return self.overlays.mend(object, (receiver, stripe), &known);
-        }
         let rack = catalog.rack_of(receiver);
-        let likely = self.overlays.likely(object, (receiver, stripe), rack, |node| may(self, node));
-        if let Some(likely) = likely {
-            let among = Some(likely);
-            let known = Known { among, may: |_| true, holds, source: None };
-            if let Some(found) = self.overlays.mend(object, (receiver, stripe), &known) {
+        let is_near = |source: &NodeId| rack.is_some() && catalog.rack_of(*source) == rack;
+        let near: Vec<NodeId> = sources.iter().copied().filter(is_near).collect();
+        let near = in_turn(&near).filter(|source| self.has_places(object, *source, stripe));
+        let holds = |node| catalog.holds(node, object);
+        let place = (receiver, stripe);
+        let open = source.filter(|source| self.has_places(object, *source, stripe));
+        if let Some(source) = near.or(open).filter(|_| task.mending.moves_in_vain(task.needed) >= IN_VAIN) {
+            let among = Some(Vec::new());
+            let known = Known { among, may: |_| false, holds, suspects, near, source: Some(source) };
+            return self.overlays.mend(object, place, &known);
+        }
+        // To whom nothing comes has nothing to send either.
+        let has_some = |all: &Self, node: NodeId| {
+            may(all, node) && all.tasks.fetching(node, object).is_none_or(|task| task.is_served(stripe))
+        };
+        if let Some(likely) = self.overlays.likely(object, place, rack, |node| has_some(self, node)) {
+            let (among, suspects) = (Some(likely), suspects.clone());
+            let known = Known { among, may: |_| true, holds, suspects, near, source: None };
+            if let Some(found) = self.overlays.mend(object, place, &known) {
                 return Some(found);
             }
         }
         let has_parent = self.overlays.parent(object, receiver, stripe);
         let has_parent = has_parent.is_some_and(|parent| catalog.path_of(parent).is_some());
-        let source = source.filter(|source| !has_parent || has_places(&self.overlays, source));
-        let members = self.overlays.members(object);
-        let candidates: BTreeSet<NodeId> = members.filter(|node| may(self, *node)).collect();
-        let known = Known { among: None, may: |node| candidates.contains(&node), holds, source };
-        self.overlays.mend(object, (receiver, stripe), &known)
+        let source = if has_parent { open } else { source };
+        let candidates: BTreeSet<NodeId> =
+            self.overlays.members(object).filter(|node| has_some(self, *node)).collect();
+        let known = |candidates: BTreeSet<NodeId>| Known {
+            among: None,
+            may: move |node| candidates.contains(&node),
+            holds,
+            suspects: suspects.clone(),
+            near,
+            source,
+        };
+        self.overlays.mend(object, place, &known(candidates)).or_else(|| {
+            let members = self.overlays.members(object);
+            let candidates = members.filter(|node| may(self, *node)).collect();
+            self.overlays.mend(object, place, &known(candidates))
+        })
+    }
+
+    /// Whether a source may send a stripe to one more, beside those that it sends it to already: to few, but not all of them may get it.
+    fn has_places(&self, object: ObjectId, source: NodeId, stripe: u8) -> bool {
+        let children = self.overlays.children(object, source, stripe);
+        let is_served =
+            |node: &&NodeId| self.tasks.fetching(**node, object).is_none_or(|task| task.is_served(stripe));
+        let served = children.iter().filter(is_served).count();
+        children.len() < MOST_OF_SOURCE * MOST_OF_SOURCE && served < MOST_OF_SOURCE
     }
 
     /// Where a receiver is put, and with symbols of which size, that asks for an object when others pass it on to each other already.
@@ -371,9 +455,12 @@ impl Deliveries {
             return Some((Placement::Overlay(parents), symbol_size));
         }
         let known = self.known(catalog, config);
-        let source = known.sources_of(object, symbol_size, |other| other != node).first().copied();
+        let sources = known.sources_of(object, symbol_size, |other| other != node);
+        let source = sources.first().copied();
         let may = |all: &Self, other: NodeId| all.may_send(now, catalog, other, object);
         let (holds, rack) = (|other| catalog.holds(other, object), catalog.rack_of(node));
+        let is_near = |source: &NodeId| rack.is_some() && catalog.rack_of(*source) == rack;
+        let near = sources.iter().copied().find(is_near);
         let passes_on = passes_on && catalog.path_of(node).is_some();
         let stripes = self.overlays.stripes(object);
         let likely: Option<Vec<Vec<NodeId>>> = stripes
@@ -382,14 +469,15 @@ impl Deliveries {
         if let Some(likely) = likely {
             let likely: BTreeSet<NodeId> = likely.into_iter().flatten().collect();
             let among = Some(likely.into_iter().collect());
-            let known = Known { among, may: |_| true, holds, source: None };
+            let known = Known { among, may: |_| true, holds, suspects: BTreeSet::new(), near, source: None };
             if let Some(parents) = self.overlays.join(object, (node, rack), passes_on, &known) {
                 return Some((Placement::Overlay(parents), symbol_size));
             }
         }
         let members = self.overlays.members(object);
         let candidates: BTreeSet<NodeId> = members.filter(|other| may(self, *other)).collect();
-        let known = Known { among: None, may: |other| candidates.contains(&other), holds, source };
+        let (among, suspects) = (None, BTreeSet::new());
+        let known = Known { among, may: |other| candidates.contains(&other), holds, suspects, near, source };
         let parents = self.overlays.join(object, (node, rack), passes_on, &known)?;
         Some((Placement::Overlay(parents), symbol_size))
     }

@@ -23,6 +23,8 @@ pub(super) struct Overlay {
     /// Number of stripes.
     pub(super) of: u8,
     pub(super) members: BTreeMap<NodeId, Member>,
+    /// Those that have stripes from a node that is no member, such as a source: by that node and stripe.
+    outside: BTreeMap<(NodeId, usize), Vec<NodeId>>,
     /// By stripe: members that may send it to one more.
     pub(super) free: Vec<BTreeSet<NodeId>>,
     /// By rack: the members in it.
@@ -58,6 +60,10 @@ pub(crate) struct Known<M, H> {
     pub(crate) may: M,
     /// Whether it has all of the object.
     pub(crate) holds: H,
+    /// Racks that may be cut off from the receiver.
+    pub(crate) suspects: BTreeSet<String>,
+    /// A source that is in the receiver's rack: better than a receiver that is not.
+    pub(crate) near: Option<NodeId>,
     /// Sends what no receiver can send.
     pub(crate) source: Option<NodeId>,
 }
@@ -107,11 +113,12 @@ impl Overlay {
     pub(super) fn new(symbol_size: u16, of: u8) -> Self {
         let stripes = usize::from(of);
         let free = vec![BTreeSet::new(); stripes];
-        let (members, racks) = Default::default();
+        let (members, outside, racks) = Default::default();
         Overlay {
             symbol_size,
             of,
             members,
+            outside,
             free,
             racks,
             demoted: vec![None; stripes],
@@ -119,7 +126,11 @@ impl Overlay {
         }
     }
 
-    pub(super) fn insert(&mut self, node: NodeId, member: Member) {
+    pub(super) fn insert(&mut self, node: NodeId, mut member: Member) {
+        // Who had a stripe from it before has it still.
+        for (stripe, children) in member.children.iter_mut().enumerate() {
+            children.extend(self.outside.remove(&(node, stripe)).unwrap_or_default());
+        }
         if let Some(rack) = &member.rack {
             self.racks.entry(rack.clone()).or_default().insert(node);
         }
@@ -139,6 +150,14 @@ impl Overlay {
     /// Who sends a stripe to a member.
     pub(super) fn parent(&self, node: NodeId, stripe: usize) -> Option<NodeId> {
         self.members.get(&node)?.parents[stripe]
+    }
+
+    /// Those that have a stripe from a node.
+    pub(super) fn children(&self, node: NodeId, stripe: usize) -> &[NodeId] {
+        match self.members.get(&node) {
+            Some(member) => member.children.get(stripe).map_or(&[], Vec::as_slice),
+            None => self.outside.get(&(node, stripe)).map_or(&[], Vec::as_slice),
+        }
     }
 
     /// Number of children that a member may have in a tree.
@@ -161,20 +180,23 @@ impl Overlay {
         if let Some(member) = self.members.get_mut(&node) {
             member.parents[stripe] = Some(parent);
         }
-        if let Some(above) = self.members.get_mut(&parent) {
-            above.children[stripe].push(node);
-            self.note_free(parent, stripe);
+        match self.members.get_mut(&parent) {
+            Some(above) => above.children[stripe].push(node),
+            None => self.outside.entry((parent, stripe)).or_default().push(node),
         }
+        self.note_free(parent, stripe);
     }
 
     /// From now on it has it from nobody.
     pub(super) fn abandon(&mut self, node: NodeId, stripe: usize) {
         let before = self.members.get_mut(&node).and_then(|member| member.parents[stripe].take());
         let Some(parent) = before else { return };
-        if let Some(above) = self.members.get_mut(&parent) {
-            above.children[stripe].retain(|child| *child != node);
-            self.note_free(parent, stripe);
+        let of_member = self.members.get_mut(&parent).map(|above| &mut above.children[stripe]);
+        let outside = &mut self.outside;
+        if let Some(children) = of_member.or_else(|| outside.get_mut(&(parent, stripe))) {
+            children.retain(|child| *child != node);
         }
+        self.note_free(parent, stripe);
     }
 
     /// Hops to a receiver in a tree, from a node that `holds` the object; none if the way is broken, or leads through
@@ -215,9 +237,13 @@ impl Overlay {
         let rated = likely.chain(all).filter(may).filter_map(|(other, member)| {
             let (is_overloaded, is_far, is_full, least, load) = member.rating(stripe, rack);
             let depth = self.depth(stripe, *other, node, &known.holds)?;
-            Some(((is_overloaded, is_far, is_full, least, depth, load), *other))
+            let is_suspect = member.rack.as_ref().is_some_and(|rack| known.suspects.contains(rack));
+            Some(((is_overloaded, is_suspect, is_far, is_full, least, depth, load), *other))
         });
-        let parent = rated.min().map(|(_, other)| other).or(known.source)?;
+        let best = rated.min();
+        let is_near = best.is_some_and(|((_, _, is_far, ..), _)| !is_far);
+        let near = known.near.filter(|_| !is_near);
+        let parent = near.or(best.map(|(_, other)| other)).or(known.source)?;
         self.adopt(node, stripe, parent);
         Some(parent)
     }

@@ -10,7 +10,7 @@ use headwater_wire::{
     ToController, ToNode, ToReceiver, ToSource, WhyUnicast,
 };
 
-use crate::harness::{Bench, assert_trees, by_stripe, info, ms, node, request};
+use crate::harness::{Bench, assert_trees, by_stripe, in_rack, info, ms, node, request};
 
 /// The asker is no node.
 const ASKER: PathId = PathId(1000);
@@ -311,10 +311,6 @@ fn two_racks() -> Bench {
         bench.requests.push((n, number));
     }
     bench
-}
-
-fn in_rack(n: u8, rack: &str) -> NodeInfo {
-    NodeInfo { rack: Some((rack.to_owned(), None)), ..info(n) }
 }
 
 #[test]

@@ -6,7 +6,9 @@ use headwater_wire::{
     Control, NodeInfo, Outcome, Refusal, Request, Spoiled, SpreadRule, ToController, ToReceiver, ToSource,
 };
 
-use crate::harness::{Bench, delivering, holding, info, ms, node, object, path, report, request, silent};
+use crate::harness::{
+    Bench, delivering, holding, in_rack, info, ms, node, object, path, report, request, silent,
+};
 
 #[test]
 fn a_push_is_said_until_confirmed_at_growing_intervals() {
@@ -194,6 +196,23 @@ fn a_silent_flow_gives_way_to_another_holder() {
     assert_eq!(bench.sources(accepted.task), [2, 3, 4]);
     assert_eq!(bench.stops(1), [flow]);
     assert_eq!(bench.controller.stats().flows_replaced, 1);
+}
+
+#[test]
+fn where_nodes_of_a_rack_have_failed_those_of_others_come_first() {
+    let mut bench = Bench::new();
+    for (n, rack) in (1..=7).map(|n| (n, if n == 7 { "b" } else { "a" })) {
+        bench.say(n, ToController::Hello(in_rack(n, rack)));
+        bench.say(n, ToController::Hold(holding(1)));
+    }
+    let accepted = bench.get(9);
+    assert_eq!(bench.sources(accepted.task), [1, 2, 3]);
+    for sources in [[2, 3, 4], [3, 4, 7]] {
+        bench.confirm();
+        let flow = bench.task(accepted.task).flows[0].flow;
+        bench.feedback(9, accepted.task, 10, 0, vec![silent(flow, ms(1_600))]);
+        assert_eq!(bench.sources(accepted.task), sources);
+    }
 }
 
 #[test]

@@ -38,6 +38,10 @@ pub(crate) fn info(n: u8) -> NodeInfo {
     node_info(node(n), format!("node-{n}"), n)
 }
 
+pub(crate) fn in_rack(n: u8, rack: &str) -> NodeInfo {
+    NodeInfo { rack: Some((rack.to_owned(), None)), ..info(n) }
+}
+
 /// Object `n` is named "object-n" and 10 MiB long.
 pub(crate) fn holding(n: u8) -> Holding {
     Holding { object: object(n), bytes: Bytes::mib(10), name: Some(format!("object-{n}")) }

@@ -6,7 +6,7 @@ use headwater_controller::{ControllerCommand, ControllerConfig, ControllerEvent,
 use headwater_units::{Bytes, Duration};
 use headwater_wire::{Holding, NodeInfo, Request, ToController};
 
-use crate::harness::{Bench, assert_trees, delivering, holding, info, ms, node};
+use crate::harness::{Bench, assert_trees, delivering, holding, in_rack, info, ms, node};
 use crate::swarm_detection::{bench, swarm, wish};
 
 const SOURCE: u8 = 1;
@@ -200,6 +200,63 @@ fn a_stripe_that_nobody_else_has_is_begun_anew_by_its_source() {
     // It has time to begin.
     running.pass(ms(3000), &well);
     assert_eq!(running.flow(2, 0), after);
+}
+
+/// Nobody else could send it the stripe: all have it by way of that node.
+#[test]
+fn where_the_first_of_a_tree_distrusts_the_source_one_below_it_takes_its_place() {
+    let mut running = Running::begun(&[2, 3, 4, 5]);
+    let task = running.records()[&2].task;
+    assert_eq!([2, 3, 4, 5].map(|n| running.parent(n, 0)), [SOURCE, 2, 2, 2]);
+    running.bench.say(2, ToController::Distrust { task, node: node(SOURCE) });
+    assert_trees(SOURCE, &running.parents());
+    assert_ne!(running.parent(2, 0), SOURCE);
+}
+
+#[test]
+fn where_all_that_could_have_a_stripe_distrust_the_source_nobody_moves() {
+    let mut running = Running::begun(&[2, 3, 4, 5]);
+    let tasks: Vec<_> = running.records().iter().map(|(n, record)| (*n, record.task)).collect();
+    for (n, task) in tasks {
+        running.bench.say(n, ToController::Distrust { task, node: node(SOURCE) });
+    }
+    let before = running.bench.controller.stats().flows_opened;
+    running.pass(ms(400), &well);
+    assert_eq!(running.bench.controller.stats().flows_opened, before);
+}
+
+#[test]
+fn a_source_in_the_same_rack_is_better_than_a_receiver_elsewhere() {
+    let mut running = Running::begun(&[2, 3, 4, 5]);
+    for n in [3, 6] {
+        running.bench.say(n, ToController::Hello(in_rack(n, "b")));
+    }
+    running.bench.say(6, ToController::Hold(holding(1)));
+    running.report(&|n, stripe| (if (n, stripe) == (3, 0) { ms(501) } else { ms(0) }, ms(0)));
+    assert_eq!(running.parent(3, 0), 6);
+}
+
+#[test]
+fn to_whom_a_stripe_does_not_come_sends_it_to_nobody() {
+    let mut running = Running::begun(&[2, 3, 4, 5]);
+    // What is slow is above all of them, but for the one that is looked at.
+    running.report(&|n, stripe| (ms(0), if stripe == 0 && [4, 5].contains(&n) { ms(1) } else { ms(0) }));
+    running.report(&|n, stripe| {
+        let silent = if (n, stripe) == (3, 0) { ms(501) } else { ms(0) };
+        (silent, if stripe == 0 && [4, 5].contains(&n) { ms(1) } else { ms(0) })
+    });
+    assert_eq!(running.parent(3, 0), SOURCE);
+}
+
+#[test]
+fn a_stripe_that_may_not_change_yet_keeps_no_other_from_it() {
+    let mut running = Running::begun(&[2, 3, 4, 5]);
+    let task = running.records()[&2].task;
+    running.bench.say(2, ToController::Distrust { task, node: node(SOURCE) });
+    let before = running.parents()[&5].clone();
+    running.report(&|n, stripe| (ms(0), if n == 5 && stripe < 2 { ms(301) } else { ms(0) }));
+    let after = running.parents()[&5].clone();
+    assert!(before[0] == after[0] && before[1] != after[1], "{before:?} {after:?}");
 }
 
 #[test]
