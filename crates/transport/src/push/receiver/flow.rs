@@ -25,7 +25,7 @@ const LONG_SILENCE: Duration = Duration::from_secs(1);
 /// useless.
 const REPEATS_WITHOUT_WORK: u32 = 3;
 /// Time after which a silent flow is tried again, then twice as long, up to eight times.
-const REVIVAL: Duration = Duration::from_secs(1);
+pub(super) const REVIVAL: Duration = Duration::from_secs(1);
 
 /// State of one flow.
 #[derive(Debug)]
@@ -92,6 +92,8 @@ pub(super) struct Silence {
     pub(super) expecting_since: Option<Time>,
     /// Between the last two heartbeats, if nothing else has come since.
     heartbeats: Option<Duration>,
+    /// Since when something has been expected for which it was tried again in vain.
+    in_vain_since: Option<Time>,
     /// While it is silent, when it is tried again.
     revive_at: Option<Time>,
     revivals: u32,
@@ -219,12 +221,14 @@ impl Silence {
     fn on_symbol(&mut self, now: Time) -> bool {
         self.revivals = 0;
         self.heartbeats = None;
+        self.in_vain_since = None;
         self.expecting_since = Some(now);
         self.revive_at.take().is_some()
     }
 
     /// The same.
     fn on_heartbeat(&mut self, now: Time) -> bool {
+        self.in_vain_since = None;
         let before = self.expecting_since.replace(now);
         self.heartbeats = before.map(|before| now.since(before).min(LONGEST_HEARTBEAT));
         self.revive_at.take().is_some()
@@ -240,9 +244,15 @@ impl Silence {
         self.expecting_since.is_some_and(|since| now.since(since) > limit)
     }
 
-    /// Nothing has come for too long.
-    pub(super) fn begin(&mut self, now: Time) {
-        self.revive_at = Some(now + REVIVAL * (1 << self.revivals.min(3)));
+    /// Nothing has come for too long; it is tried again after this time, or longer if that has been in vain before.
+    pub(super) fn begin(&mut self, now: Time, revival: Duration) {
+        self.in_vain_since = self.in_vain_since.or(self.expecting_since);
+        self.revive_at = Some(now + revival * (1 << self.revivals.min(3)));
+    }
+
+    /// Since when nothing has come, however often it was tried again.
+    pub(super) fn since(&self) -> Option<Time> {
+        self.in_vain_since.or(self.expecting_since)
     }
 
     /// It is tried again if it is time.
@@ -274,5 +284,22 @@ mod tests {
         );
         silence.on_symbol(at(63_600));
         assert!(silence.is_longer_than(ms(400), at(64_001)));
+    }
+
+    #[test]
+    fn who_is_tried_again_in_vain_is_as_silent_as_before() {
+        let ms = Duration::from_millis;
+        let at = |after: u64| Time::ZERO + ms(after);
+        let mut silence = Silence { expecting_since: Some(at(0)), ..Silence::default() };
+        for (begins, revived) in [(400, 500), (900, 1100), (1500, 1900), (2300, 3100), (3500, 4300)] {
+            silence.begin(at(begins), ms(100));
+            silence.revive(at(revived - 1));
+            assert!(silence.is_silent(), "{begins}");
+            silence.revive(at(revived));
+            assert_eq!((silence.is_silent(), silence.since()), (false, Some(at(0))), "{begins}");
+            assert!(!silence.is_longer_than(ms(400), at(revived + 400)), "it has time to answer");
+        }
+        silence.on_symbol(at(4400));
+        assert_eq!(silence.since(), Some(at(4400)));
     }
 }

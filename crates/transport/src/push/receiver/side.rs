@@ -102,13 +102,16 @@ impl FetchSide for Receiver {
         let symbol = u64::from(self.geometry.symbol_size());
         let (blocks, rule) = (&self.blocks, self.rule);
         // A source that brings a stripe is waited for even when it is asked for nothing any more: it is to be replaced.
-        let is_lost = |flow: &Flow| self.stripes.is_some() && flow.silence.is_silent();
+        let is_of_overlay = self.stripes.is_some();
+        let is_lost = |flow: &Flow| is_of_overlay && flow.silence.is_silent();
+        let since =
+            |flow: &Flow| if is_of_overlay { flow.silence.since() } else { flow.silence.expecting_since };
         let expects = |flow: &Flow| is_lost(flow) || blocks.as_ref().is_some_and(|b| b.expects(flow, rule));
         let view = |f: &mut Flow| FlowView {
             flow: f.id(),
             bytes: f.bytes,
             rate: rate_of(f, now, symbol),
-            silent: match f.silence.expecting_since {
+            silent: match since(f) {
                 Some(since) if expects(f) => now.since(since),
                 _ => Duration::ZERO,
             },

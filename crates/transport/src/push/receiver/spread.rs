@@ -10,7 +10,7 @@ use headwater_wire::{MAX_WORK, Work};
 
 use super::Receiver;
 use super::blocks::Blocks;
-use super::flow::Flow;
+use super::flow::{Flow, REVIVAL};
 use super::stripes::{Pace, Stripe};
 use crate::ReceiverEvent;
 
@@ -31,9 +31,13 @@ const UNKNOWN_TURNAROUND: Duration = Duration::from_millis(20);
 const LEAST_SILENCE: Duration = Duration::from_millis(150);
 /// One of an overlay that waits says after 100 ms that it lives; what comes after that, [`super::flow::Silence::is_longer_than`] knows.
 const STRIPE_SILENCE: Duration = Duration::from_millis(400);
-/// In an overlay blocks are asked for so far ahead of the first that is missing, in rounds of all stripes: so no stripe takes the receiver's
-/// link from one that is behind.
+/// And one that is silent is tried again after this time.
+const STRIPE_REVIVAL: Duration = Duration::from_millis(100);
+/// In an overlay blocks are asked for so far ahead of the first that is missing, in rounds of all stripes, or as far as they come in this time
+/// if that is more. Who does not get one stripe so passes on the others until the one that is silent has been replaced: else all wait for
+/// each that dies. But at the end all stripes should come together.
 const ROUNDS_AHEAD: u32 = 4;
+const TIME_AHEAD: Duration = Duration::from_secs(1);
 /// A list may have this many separate runs; the message holds some more.
 const MOST_RUNS: usize = 64;
 /// Moving or cutting less is not worth a message.
@@ -86,7 +90,13 @@ impl Giving<'_> {
         while flow.asked.outstanding + u64::from(LEAST_PIECE) / 2 < target
             || flow.asked.outstanding == 0 && target > 0
         {
-            if runs(flow) >= MOST_RUNS || self.allowed.is_some_and(|a| a < f64::from(LEAST_PIECE)) {
+            if runs(flow) >= MOST_RUNS {
+                forget_done(self.blocks, flow);
+                if runs(flow) >= MOST_RUNS {
+                    break;
+                }
+            }
+            if self.allowed.is_some_and(|a| a < f64::from(LEAST_PIECE)) {
                 break;
             }
             let open = if self.counts_asked_for { self.blocks.opened() } else { self.blocks.in_reception() };
@@ -152,10 +162,12 @@ impl Receiver {
         if silent.len() == usable {
             return;
         }
+        // Nobody else brings the same stripe, and the links may be back any moment.
+        let revival = if self.stripes.is_some() { STRIPE_REVIVAL } else { REVIVAL };
         for id in silent {
             self.release(id);
             if let Some(flow) = self.flows.get_mut(&id) {
-                flow.silence.begin(now);
+                flow.silence.begin(now, revival);
                 self.alarm |= self.stripes.is_some();
             }
         }
@@ -164,7 +176,6 @@ impl Receiver {
     /// Tries silent flows again now and then, while there is enough to do that the trial delays nothing, or while nobody
     /// brings anything: the one that kept its work may be as dead as they were.
     fn revive(&mut self, now: Time) {
-        // Nobody else brings the same stripe.
         let plenty = self.stripes.is_some()
             || self.blocks.as_ref().is_some_and(|b| b.unassigned() > u64::from(MOST_HELP) * 16);
         let least = self.least_silence();
@@ -247,7 +258,10 @@ impl Receiver {
         let first = blocks.first_undecoded().0;
         let open_blocks = self.config.open_blocks(geometry.layout().block_bytes());
         let counts_asked_for = self.config.counts_asked_for;
-        let end = first.saturating_add(ROUNDS_AHEAD * u32::from(stripes.of()));
+        let block = f64::from(geometry.source_symbols(BlockIndex(0)).max(1));
+        let in_time = stripes.peak() * TIME_AHEAD.as_secs_f64() / (block * f64::from(stripes.of()));
+        let rounds = ROUNDS_AHEAD.max(in_time as u32);
+        let end = first.saturating_add(rounds.saturating_mul(u32::from(stripes.of())));
         let mut giving = Giving { now, blocks, allowed, open_blocks, counts_asked_for, end };
         for (id, index) in usable {
             let flow = self.flows.get_mut(&id).expect("usable flows exist");
@@ -367,12 +381,18 @@ impl Receiver {
     }
 }
 
-/// The work of a flow as it travels: runs of whole blocks merged, at most [`MAX_WORK`] pieces.
-pub(super) fn list(blocks: &Blocks, flow: &mut Flow) -> Vec<Work> {
+/// Forgets blocks that a flow was asked for and that need no more of it.
+fn forget_done(blocks: &Blocks, flow: &mut Flow) {
     let id = flow.id();
     let has_share =
         |b: &BlockIndex| blocks.get(*b).is_some_and(|it| it.asked.shares.iter().any(|s| s.flow == id));
     flow.asked.order.retain(has_share);
+}
+
+/// The work of a flow as it travels: runs of whole blocks merged, at most [`MAX_WORK`] pieces.
+pub(super) fn list(blocks: &Blocks, flow: &mut Flow) -> Vec<Work> {
+    forget_done(blocks, flow);
+    let id = flow.id();
     let mut work: Vec<Work> = Vec::new();
     for &index in &flow.asked.order {
         let Some(block) = blocks.get(index) else { continue };

@@ -101,6 +101,11 @@ impl Stripes {
         self.of
     }
 
+    /// The most that all flows together have brought, in symbols a second.
+    pub(super) fn peak(&self) -> f64 {
+        self.peak
+    }
+
     /// These flows can be asked, each for a stripe. Returns what is not to be asked of some of them any more.
     pub(super) fn assign(&mut self, now: Time, flows: &[(FlowId, u8)]) -> Vec<(Stripe, FlowId)> {
         let before = std::mem::take(&mut self.adopted);
