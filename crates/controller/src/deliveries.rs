@@ -4,6 +4,7 @@
 //! changes nothing of who holds what, and knows nothing of casts: those begin tasks here and end them.
 
 mod overlays;
+mod parents;
 mod reports;
 mod requests;
 mod sources;
