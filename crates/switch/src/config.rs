@@ -244,8 +244,8 @@ pub(crate) struct Occupancy {
 /// A limit or a threshold, ready to be compared; what is not bounded has the largest number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bound {
-    packets: u64,
-    bytes: u64,
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Bound {

@@ -1,7 +1,8 @@
 //! Memory of a plain port about the frames that it has passed: when each leaves, and how long it is.
 //!
 //! A ring of departures in order. The totals make it cheap: each slot has the bytes of all frames up to and including its
-//! own, so what is still here is one subtraction, however many frames left since the last look.
+//! own, so what is still here is one subtraction, however many frames left since the last look. A look is only needed where what
+//! was here at the last one, and what came since, reaches a bound.
 
 use headwater_units::Time;
 
@@ -28,12 +29,20 @@ pub(crate) struct Departures {
     made: u64,
     bytes_kept: u64,
     bytes_made: u64,
+    /// The latest time at which a frame has come: where time runs backwards, here it stands still.
+    told: Time,
 }
 
 impl Departures {
+    /// A frame comes; at that time, or at a later one at which another has come.
+    #[inline(always)]
+    pub(crate) fn tell(&mut self, now: Time) -> Time {
+        self.told = self.told.max(now);
+        self.told
+    }
     /// Lets go of all that have left at `now`.
-    #[inline]
     pub(crate) fn settle(&mut self, now: Time) {
+        let now = now.max(self.told);
         while self.kept != self.made {
             let slot = self.slots[self.place(self.kept)];
             if slot.at > now {
@@ -43,12 +52,21 @@ impl Departures {
             self.kept += 1;
         }
     }
-    /// One more, not before the last one.
-    #[inline]
-    pub(crate) fn push(&mut self, at: Time, len: u64) {
+    /// Lets go of all.
+    #[inline(always)]
+    pub(crate) fn settle_all(&mut self) {
+        (self.kept, self.bytes_kept) = (self.made, self.bytes_made);
+    }
+    /// Makes room for one more; says for how many there is room in all.
+    pub(crate) fn make_room(&mut self) -> u64 {
         if self.made - self.kept == self.slots.len() as u64 {
             self.grow();
         }
+        self.slots.len() as u64
+    }
+    /// One more, not before the last one, that there is room for.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, at: Time, len: u64) {
         let place = self.place(self.made);
         self.made += 1;
         self.bytes_made += len;
@@ -112,6 +130,7 @@ mod tests {
                     end = now;
                 } else {
                     end = now.max(end) + u64::from(what);
+                    departures.make_room();
                     departures.push(Time::from_nanos(end), len);
                     list.push_back((end, len));
                 }

@@ -92,8 +92,8 @@ pub struct Port<F> {
     high_water: u64,
     queues: Queues<F>,
 
-    /// Below it a frame can pass without another question; zero unless plain.
-    quiet: Bound,
+    /// Of what is here, counting frames that have left since somebody looked: below it a frame passes without another question.
+    calm: Bound,
     departures: Departures,
     /// The first queue's, at hand for the plain way.
     room: Bound,
@@ -131,7 +131,7 @@ impl<F: Frame> Port<F> {
             sent: Occupancy::default(),
             high_water: 0,
             queues,
-            quiet: Bound::ZERO,
+            calm: Bound::ZERO,
             departures: Departures::default(),
             room,
             mark,
@@ -174,23 +174,23 @@ impl<F: Frame> Port<F> {
     #[inline(always)]
     pub fn pass(&mut self, now: Time, frame: &mut F) -> Passed {
         let len = frame.len().get();
-        self.departures.settle(now);
-        let found = self.departures.here();
-        if self.quiet.passed_by(found, len) && !self.admit(found, len, frame) {
+        if self.line.free_at() <= self.departures.tell(now) {
+            self.departures.settle_all();
+        }
+        if self.calm.passed_by(self.departures.here(), len) && !self.admit(now, len, frame) {
             return Passed::Dropped;
         }
         let at = self.line.send_raw(now, len);
         self.departures.push(at, len);
-        if found.packets >= self.high_water {
-            self.high_water = found.packets + 1;
-        }
         Passed::Leaves(at)
     }
 
-    /// Drops or marks a passing frame that finds much; whether it may pass.
+    /// Lets go of what has left, and drops or marks a passing frame that still finds much; whether it may pass.
     #[inline(never)]
-    fn admit(&mut self, found: Occupancy, len: u64, frame: &mut F) -> bool {
+    fn admit(&mut self, now: Time, len: u64, frame: &mut F) -> bool {
         assert!(self.plain, "only a plain port knows a departure on arrival; others take frames by enqueue");
+        self.departures.settle(now);
+        let found = self.departures.here();
         if self.room.passed_by(found, len) {
             self.count_drop(len);
             return false;
@@ -198,6 +198,10 @@ impl<F: Frame> Port<F> {
         if self.mark.passed_by(found, len) {
             self.mark_if_capable(frame);
         }
+        self.high_water = self.high_water.max(found.packets + 1);
+        // Below its high-water mark a frame leaves this as it is.
+        let packets = self.high_water.min(self.departures.make_room());
+        self.calm = self.room.or(self.mark).or(Bound { packets, ..Bound::NONE });
         true
     }
 
@@ -329,7 +333,7 @@ impl<F: Frame> Port<F> {
     /// port whose configuration allows it and that holds no frame.
     pub fn make_plain(&mut self, plain: bool) -> bool {
         self.plain = plain && self.can_be_plain && self.queues.packets() == 0;
-        self.quiet = if self.plain { self.room.or(self.mark) } else { Bound::ZERO };
+        self.calm = Bound::ZERO;
         self.plain
     }
 
@@ -401,7 +405,7 @@ impl<F: Frame> Port<F> {
         self.queues.in_queue(queue).packets + promised
     }
 
-    /// Counters, as of the last call that told the time.
+    /// Counters, as of the last call that told the time. Frames that passed count as here until somebody asks how much is.
     pub fn stats(&self) -> PortStats {
         let Counters { dropped, trimmed, marked } = self.counters;
         let out = self.sent.plus(self.departures.gone());
