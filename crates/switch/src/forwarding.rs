@@ -105,14 +105,17 @@ pub enum ForwardingError {
 }
 
 /// A set of ports, as a part of the table's list of ports: those that are up come first, both parts in order.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Set {
     start: u32,
     len: u16,
     up: u16,
-    /// The first that is up, at hand for sets of one.
-    first: PortIndex,
+    /// The one that is up; [`PortIndex::OWN`] where there is not just one.
+    only: PortIndex,
 }
+
+/// Without ports.
+const EMPTY: Set = Set { start: 0, len: 0, up: 0, only: PortIndex::OWN };
 
 /// A switch's table: from a destination to ports.
 #[derive(Clone, Debug)]
@@ -142,7 +145,7 @@ impl Forwarding {
         Forwarding {
             hosts: vec![0; hosts],
             groups: BTreeMap::new(),
-            sets: vec![Set::default()],
+            sets: vec![EMPTY],
             ports: Vec::new(),
             known: BTreeMap::from([(Vec::new(), 0)]),
             down: BTreeSet::new(),
@@ -239,9 +242,9 @@ impl Forwarding {
     #[inline(always)]
     fn unicast(&mut self, host: u32, flow_hash: u32) -> Option<PortIndex> {
         let set = *self.hosts.get(host as usize)?;
-        let Set { start, up, first, .. } = self.sets[set as usize];
+        let Set { start, up, only, .. } = self.sets[set as usize];
         match self.choice {
-            _ if up == 1 => Some(first),
+            _ if only != PortIndex::OWN => Some(only),
             // Here, because then every packet chooses at every switch on its way up.
             Choice::Path { divisor } if up > 0 => {
                 let place = flow_hash / divisor.max(1) % u32::from(up);
@@ -256,7 +259,7 @@ impl Forwarding {
         let set = self.sets[set as usize];
         let place = match (set.up, self.choice) {
             (0, _) | (_, Choice::Path { .. }) => return None,
-            (_, Choice::First) => return Some(set.first),
+            (_, Choice::First) => 0,
             (up, Choice::Hash { salt }) => pick(flow_hash, salt, up),
             (up, Choice::Spray { .. }) => self.walks[host as usize].step(up, &mut self.rng),
         };
@@ -285,7 +288,7 @@ impl Forwarding {
         let mut set = Set {
             start: u32::try_from(self.ports.len()).expect("fewer than 2^32 ports in all sets"),
             len: u16::try_from(ports.len()).expect("a set has fewer ports than there are indices"),
-            ..Set::default()
+            ..EMPTY
         };
         self.ports.extend(&ports);
         sort_set(&mut set, &mut self.ports, &self.down);
@@ -300,7 +303,7 @@ fn sort_set(set: &mut Set, ports: &mut [PortIndex], down: &BTreeSet<PortIndex>) 
     let ports = &mut ports[set.start as usize..][..usize::from(set.len)];
     ports.sort_unstable_by_key(|port| (down.contains(port), *port));
     set.up = ports.partition_point(|port| !down.contains(port)) as u16;
-    set.first = ports.first().copied().unwrap_or_default();
+    set.only = if set.up == 1 { ports[0] } else { PortIndex::OWN };
 }
 
 /// The places of the bits that are set.
