@@ -29,6 +29,9 @@ enum Far {
     Switch(u32),
 }
 
+/// No link, of a host that has not just one.
+const SEVERAL: u32 = u32::MAX;
+
 /// How frames get through the port that a link begins at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PortMode {
@@ -96,6 +99,8 @@ pub(super) struct Network {
     links: Vec<Link>,
     /// Of each link; apart, because a frame that comes needs nothing else of its link.
     ends: Vec<Far>,
+    /// The link of each host that has but one; [`SEVERAL`] of the others.
+    uplink: Vec<u32>,
     /// The links of each host; a host with several sends on the first that is up, if it does not forward.
     uplinks: Vec<Vec<u32>>,
     /// Switches, and behind them hosts that forward.
@@ -189,6 +194,8 @@ impl Network {
             switches.push(SwitchAt { forwarding: table.with_choice(choice), links });
         }
         let links = links_of(ground, &host_of, &leaves)?;
+        let uplink =
+            uplinks.iter().map(|links| if let [only] = links[..] { only } else { SEVERAL }).collect();
         let far = |link: u32| {
             let to = fabric.link(LinkId(link)).expect("ids count from zero").to.0 as usize;
             host_of[to].map_or(Far::Switch(switch_of[to]), Far::Host)
@@ -200,6 +207,7 @@ impl Network {
         Ok(Network {
             links,
             ends,
+            uplink,
             uplinks,
             switches,
             forwarders,
@@ -222,15 +230,15 @@ impl Network {
         agenda: &mut Agenda<Event>,
         bodies: &mut Bodies,
     ) {
-        let link = match self.uplinks[host as usize][..] {
-            [only] => only,
-            _ => match self.next_link(host, &frame).or_else(|| self.first_up(host)) {
+        let link = match self.uplink[host as usize] {
+            SEVERAL => match self.next_link(host, &frame).or_else(|| self.first_up(host)) {
                 Some(link) => link,
                 None => {
                     self.faults.unroutable += 1;
                     return bodies.forget(frame.body());
                 }
             },
+            only => only,
         };
         self.offer(now, link, frame, agenda, bodies);
     }
