@@ -147,8 +147,17 @@ impl<E: Copy> Agenda<E> {
                 return None;
             }
         }
-        let index = self.next();
-        self.after[index as usize] = std::mem::replace(&mut self.free, index);
+        // The first of this year's entries.
+        let (days, mut today) = (&mut self.days, self.today);
+        while days[today as usize % RING].head == NONE {
+            today += 1;
+        }
+        self.today = today;
+        let day = &mut days[today as usize % RING];
+        let index = day.head;
+        let after = &mut self.after[index as usize];
+        day.head = std::mem::replace(after, std::mem::replace(&mut self.free, index));
+        self.this_year -= 1;
         self.happened += 1;
         let Entry { time, event } = &self.pool[index as usize];
         self.now = *time;
@@ -161,24 +170,6 @@ impl<E: Copy> Agenda<E> {
         debug_assert_eq!(now, self.now, "asked of another time");
         let day = &self.days[self.today as usize % RING];
         self.this_year > 0 && day.head != NONE && self.pool[day.head as usize].time == now
-    }
-
-    /// Takes the first of this year's entries out.
-    #[inline(always)]
-    fn next(&mut self) -> u32 {
-        let mut today = self.today;
-        let day = loop {
-            let day = &mut self.days[today as usize % RING];
-            if day.head != NONE {
-                break day;
-            }
-            today += 1;
-        };
-        self.today = today;
-        let index = day.head;
-        day.head = self.after[index as usize];
-        self.this_year -= 1;
-        index
     }
 
     /// Puts an entry where its time belongs.
@@ -277,7 +268,7 @@ impl<E: Copy> Agenda<E> {
         let (happened, passed) = (std::mem::take(&mut self.happened), std::mem::take(&mut self.passed));
         let grain = if passed > 2 * happened {
             self.grain.saturating_sub(1)
-        } else if happened + self.this_year < DAYS / 4 && passed < happened / 4 {
+        } else if happened + self.this_year < DAYS / 2 && passed < happened / 4 {
             (self.grain + 1).min(MAX_GRAIN)
         } else {
             self.grain
