@@ -88,7 +88,6 @@ impl Delivery {
     }
 
     /// A machine sends.
-    #[inline]
     pub(super) fn send(&mut self, setup: &Setup, now: Time, from: u32, mut packet: Packet) {
         let to = std::mem::replace(&mut packet.path, PathId(from)).0;
         match self.hosts.get(to as usize) {
@@ -99,6 +98,7 @@ impl Delivery {
     }
 
     /// A message leaves a host: to its end, by the path to this host.
+    // The message is looked at where it is, and moved once.
     #[inline(always)]
     fn dispatch(
         &mut self,
@@ -110,21 +110,14 @@ impl Delivery {
         packet: Packet,
     ) {
         let here = self.hosts[from as usize];
-        let (len, class, ecn) = (self.sizes.of(&packet), packet.datagram.class, packet.ecn);
         let flow = packet.datagram.flow.0;
-        let mut whole = false;
-        let mut beside = None;
-        match packet.datagram.body {
-            Body::Symbol(_) | Body::ScheduledSymbol(_) => whole = true,
-            Body::Control(_) if target == to_host => beside = self.control.delay(),
-            _ => {}
-        }
-        let body = self.bodies.put(packet, to);
-        if let Some(cargo) = &mut self.cargo {
-            cargo.forked(self.bodies.take_forks());
-            cargo.sent(body, &self.bodies.get(body).packet);
-        }
-        if let Some(delay) = beside {
+        let is_control = matches!(packet.datagram.body, Body::Control(_));
+        let frame = self.sizes.frame(&packet, target);
+        let body = self.put(packet, to);
+        if is_control
+            && target == to_host
+            && let Some(delay) = self.control.delay()
+        {
             return self.agenda.push((now + delay).as_nanos(), Event::Deliver { body });
         }
         if to_host == here {
@@ -134,10 +127,27 @@ impl Delivery {
             true => hash(flow, from, to),
             false => self.path_of_next(setup, here, to_host),
         };
-        let frame = SimFrame::new(body, target, len, class, ecn).with_hash(hash);
-        let frame = if whole { frame.whole() } else { frame };
         let at = if self.jitter == Jitter::None { now } else { self.hold_back(setup, now, here, to_host) };
+        let frame = frame.carrying(body).with_hash(hash);
         self.network.launch(at, here, frame, &mut self.agenda, &mut self.bodies);
+    }
+
+    /// Keeps a message that leaves, with its true bytes if a run carries them.
+    #[inline(always)]
+    fn put(&mut self, packet: Packet, to: u32) -> u32 {
+        let body = self.bodies.put(packet, to);
+        if self.cargo.is_some() {
+            self.load(body);
+        }
+        body
+    }
+
+    #[cold]
+    fn load(&mut self, body: u32) {
+        if let Some(cargo) = &mut self.cargo {
+            cargo.forked(self.bodies.take_forks());
+            cargo.sent(body, &self.bodies.get(body).packet);
+        }
     }
 
     /// A path that stands for these endpoints, each on a host of its own: what is sent on it is sent once and comes to all of
@@ -164,18 +174,12 @@ impl Delivery {
 
     /// A message goes along a segment of a tree. Hosts take no time to send it: its source has a rate to keep.
     fn send_along(&mut self, now: Time, path: u32, packet: Packet) {
-        let (len, class, ecn) = (self.sizes.of(&packet), packet.datagram.class, packet.ecn);
-        let whole = matches!(packet.datagram.body, Body::Symbol(_) | Body::ScheduledSymbol(_));
-        let body = self.bodies.put(packet, path);
-        if let Some(cargo) = &mut self.cargo {
-            cargo.forked(self.bodies.take_forks());
-            cargo.sent(body, &self.bodies.get(body).packet);
-        }
+        let frame = self.sizes.frame(&packet, path);
+        let body = self.put(packet, path);
         let Some(link) = self.network.segments.first(path) else {
             return self.agenda.push(now.as_nanos(), Event::Deliver { body });
         };
-        let frame = SimFrame::new(body, path, len, class, ecn);
-        let frame = if whole { frame.whole() } else { frame };
+        let frame = frame.carrying(body);
         self.network.launch_on(now, link, frame, &mut self.agenda, &mut self.bodies);
     }
 
@@ -244,16 +248,12 @@ impl Delivery {
         self.network.change(now, link, change, &mut self.agenda, &mut self.bodies);
     }
 
-    /// Takes a message that has come to its end, and its destination: an endpoint, or the members of a group that are
-    /// there.
-    #[inline(always)]
-    pub(super) fn take(&mut self, body: u32, ecn: Ecn, cut: bool) -> (u32, Packet) {
-        let (to, mut packet) = self.bodies.take(body, ecn, cut);
-        if let Some(cargo) = &mut self.cargo {
-            cargo.forked(self.bodies.take_forks());
-            packet = cargo.arrived(body, packet);
-        }
-        (to, packet)
+    /// Takes a message that has come to its end, perhaps marked or cut.
+    pub(super) fn take(&mut self, body: u32, ecn: Ecn, cut: bool) -> Packet {
+        let packet = self.bodies.take(body, ecn, cut);
+        let Some(cargo) = &mut self.cargo else { return packet };
+        cargo.forked(self.bodies.take_forks());
+        cargo.arrived(body, packet)
     }
 
     /// The end that a message is for, which came over this link, if over any; `None` if its segment does not exist.

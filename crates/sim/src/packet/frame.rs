@@ -46,6 +46,7 @@ impl SimFrame {
         self.ends.get() as u32 - 1
     }
     /// The same frame with its message at another place.
+    #[inline]
     pub(super) fn carrying(self, body: u32) -> Self {
         SimFrame { ends: ends(body, self.to()), ..self }
     }
@@ -159,17 +160,25 @@ pub struct FrameSizes {
 
 impl FrameSizes {
     /// The length of a frame that carries this message.
-    #[inline]
-    pub(super) fn of(&self, body: &Packet) -> u32 {
-        let stated = match body.datagram.body {
-            Body::Symbol(_) | Body::ScheduledSymbol(_) => self.data,
-            Body::Control(_) => None,
-            _ => self.ack,
+    pub(super) fn of(&self, packet: &Packet) -> u32 {
+        self.frame(packet, 0).len().get() as u32
+    }
+
+    /// The frame of this message to a host, a group or a segment; the message has no place yet.
+    #[inline(always)]
+    pub(super) fn frame(&self, packet: &Packet, to: u32) -> SimFrame {
+        let datagram = &packet.datagram;
+        let (stated, whole) = match datagram.body {
+            Body::Symbol(_) | Body::ScheduledSymbol(_) => (self.data, WHOLE),
+            Body::Control(_) => (None, 0),
+            _ => (self.ack, 0),
         };
-        match stated {
+        let len = match stated {
             Some(bytes) => bytes.get() as u32,
-            None => (body.datagram.len(self.symbol) as u64 + self.around.get()) as u32,
-        }
+            None => (datagram.len(self.symbol) as u64 + self.around.get()) as u32,
+        };
+        let frame = SimFrame::new(0, to, len, datagram.class, packet.ecn);
+        SimFrame { rest: frame.rest | whole, ..frame }
     }
 }
 
@@ -185,79 +194,126 @@ pub(super) struct Carried {
 }
 
 impl Carried {
-    /// One of several copies.
-    #[cold]
-    fn one_copy(&mut self) -> Self {
-        self.copies -= 1;
-        self.clone()
+    /// Its frame has arrived, perhaps marked or cut.
+    #[inline(always)]
+    fn arrive(&mut self, ecn: Ecn, cut: bool) {
+        self.packet.ecn = ecn;
+        if cut {
+            match &mut self.packet.datagram.body {
+                Body::Symbol(header) => header.trimmed = true,
+                Body::ScheduledSymbol(header) => header.trimmed = true,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Room for a message.
+enum Place {
+    Kept(Carried),
+    /// The place that was freed before this one, if any.
+    Free(u32),
+}
+
+/// No place.
+const NONE: u32 = u32::MAX;
+
+impl Place {
+    /// The message that a frame names.
+    #[inline(always)]
+    fn kept(&mut self) -> &mut Carried {
+        match self {
+            Place::Kept(carried) => carried,
+            Place::Free(_) => unreachable!("a frame names a message that is kept"),
+        }
     }
 }
 
 /// The messages in flight; places are used again, so that a steady state allocates nothing.
-#[derive(Default)]
 pub(super) struct Bodies {
-    places: Vec<Option<Carried>>,
-    free: Vec<u32>,
+    places: Vec<Place>,
+    /// The place that was freed last; [`NONE`] if all are in use.
+    free: u32,
+    /// Messages in flight.
+    len: usize,
     /// Messages that were copied to a place of their own since somebody last asked: from where, and to where. Kept if somebody asks.
     forks: Option<Vec<(u32, u32)>>,
+}
+
+impl Default for Bodies {
+    fn default() -> Self {
+        Bodies { places: Vec::new(), free: NONE, len: 0, forks: None }
+    }
 }
 
 impl Bodies {
     // Once for every packet; a call would copy the message once more.
     #[inline(always)]
     pub(super) fn put(&mut self, packet: Packet, to: u32) -> u32 {
-        let carried = Some(Carried { packet, to, copies: 1 });
-        match self.free.pop() {
-            Some(at) => {
-                self.places[at as usize] = carried;
+        self.len += 1;
+        let carried = Carried { packet, to, copies: 1 };
+        let at = self.free;
+        match self.places.get_mut(at as usize) {
+            Some(place @ &mut Place::Free(next)) => {
+                self.free = next;
+                *place = Place::Kept(carried);
                 at
             }
-            None => {
-                self.places.push(carried);
-                (self.places.len() - 1) as u32
-            }
+            _ => self.grow(carried),
         }
+    }
+
+    #[cold]
+    fn grow(&mut self, carried: Carried) -> u32 {
+        self.places.push(Place::Kept(carried));
+        (self.places.len() - 1) as u32
     }
 
     /// One copy has arrived, perhaps marked or cut; the message comes out with the last one, else as a copy.
     // Once for every packet; a call would copy the message once more.
     #[inline(always)]
-    pub(super) fn take(&mut self, at: u32, ecn: Ecn, cut: bool) -> (u32, Packet) {
-        let place = &mut self.places[at as usize];
-        let carried = match place {
-            Some(carried) if carried.copies > 1 => Some(carried.one_copy()),
-            place => {
-                self.free.push(at);
-                place.take()
-            }
-        };
-        let Carried { mut packet, to, .. } = carried.expect("a frame names a message that is kept");
-        packet.ecn = ecn;
-        if cut {
-            match &mut packet.datagram.body {
-                Body::Symbol(header) => header.trimmed = true,
-                Body::ScheduledSymbol(header) => header.trimmed = true,
-                _ => {}
-            }
+    pub(super) fn take(&mut self, at: u32, ecn: Ecn, cut: bool) -> Packet {
+        let carried = self.places[at as usize].kept();
+        if carried.copies > 1 {
+            return self.take_copy(at, ecn, cut);
         }
-        (to, packet)
+        carried.arrive(ecn, cut);
+        self.free(at).packet
+    }
+
+    #[cold]
+    fn take_copy(&mut self, at: u32, ecn: Ecn, cut: bool) -> Packet {
+        let carried = self.places[at as usize].kept();
+        carried.copies -= 1;
+        let mut copy = carried.clone();
+        copy.arrive(ecn, cut);
+        copy.packet
+    }
+
+    /// Frees a place; the message that was there.
+    #[inline(always)]
+    fn free(&mut self, at: u32) -> Carried {
+        let before = std::mem::replace(&mut self.free, at);
+        self.len -= 1;
+        match std::mem::replace(&mut self.places[at as usize], Place::Free(before)) {
+            Place::Kept(carried) => carried,
+            Place::Free(_) => unreachable!("a frame names a message that is kept"),
+        }
     }
 
     /// The frame was dropped.
     #[inline]
     pub(super) fn forget(&mut self, at: u32) {
-        let place = &mut self.places[at as usize];
-        let carried = place.as_mut().expect("a frame names a message that is kept");
+        let carried = self.places[at as usize].kept();
         carried.copies -= 1;
         if carried.copies == 0 {
-            *place = None;
-            self.free.push(at);
+            self.free(at);
         }
     }
 
     /// The frame was copied. Says where the copy's message is: at the same place, unless switches negotiate by it, each copy's offer apart.
     pub(super) fn copied(&mut self, at: u32) -> u32 {
-        let carried = self.places[at as usize].as_mut().expect("a frame names a message that is kept");
+        let carried = self.places[at as usize].kept();
         if carried.packet.datagram.body.negotiated().is_none() {
             carried.copies += 1;
             return at;
@@ -289,17 +345,21 @@ impl Bodies {
 
     /// A port grants this much to the message, which claims something.
     pub(super) fn lower_offer(&mut self, at: u32, most: BitRate) {
-        let carried = self.places[at as usize].as_mut().expect("a frame names a message that is kept");
+        let carried = self.places[at as usize].kept();
         carried.packet.datagram.body.negotiated_mut().expect("it claims something").lower_offer(most);
     }
 
+    #[inline]
     pub(super) fn get(&self, at: u32) -> &Carried {
-        self.places[at as usize].as_ref().expect("a frame names a message that is kept")
+        match &self.places[at as usize] {
+            Place::Kept(carried) => carried,
+            Place::Free(_) => unreachable!("a frame names a message that is kept"),
+        }
     }
 
     /// Messages in flight.
     pub(super) fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.len
     }
 }
 

@@ -23,7 +23,7 @@ use headwater_wire::{Body, Ecn};
 
 use super::assembly::Assembly;
 use super::delivery::Delivery;
-use super::frame::SimFrame;
+use super::frame::{Carried, SimFrame};
 use super::records::Records;
 use super::segments::{End, InstalledTree};
 use super::setup::{Change, Flows, Setup, SetupError, Transport};
@@ -430,21 +430,38 @@ impl World {
     /// A message has come to its end, over this link if over any.
     #[inline(never)]
     fn deliver(&mut self, body: u32, link: u32, ecn: Ecn, cut: bool) {
-        let (to, packet) = self.delivery.take(body, ecn, cut);
+        // It is looked at where it is, and moved once.
+        let Carried { packet, to, .. } = self.delivery.bodies.get(body);
+        let (to, flow) = (*to, packet.datagram.flow);
         let endpoint = match self.delivery.end(to, link) {
             Some(End::Endpoint(endpoint)) => endpoint,
-            Some(End::Node(node)) => return self.delivery.pass_on(self.now, node, to, packet),
-            None => return,
+            Some(End::Node(node)) => {
+                let packet = self.delivery.take(body, ecn, cut);
+                return self.delivery.pass_on(self.now, node, to, packet);
+            }
+            None => return drop(self.delivery.take(body, ecn, cut)),
         };
-        match &packet.datagram.body {
-            Body::Symbol(header) => self.tally(endpoint, packet.datagram.flow, header.trimmed),
+        let cut = match packet.datagram.body {
+            Body::Symbol(header) => {
+                self.tally(endpoint, flow, cut || header.trimmed);
+                cut
+            }
             Body::ScheduledSymbol(header) => {
                 self.records.negotiation.symbols += 1;
-                self.tally(endpoint, packet.datagram.flow, header.trimmed);
+                self.tally(endpoint, flow, cut || header.trimmed);
+                cut
             }
-            body => self.records.negotiation.note(body),
+            ref body => {
+                self.records.negotiation.note(body);
+                false
+            }
+        };
+        if self.delivery.cargo.is_some() {
+            let packet = self.delivery.take(body, ecn, cut);
+            return self.hear(endpoint, packet);
         }
-        self.hear(endpoint, packet);
+        let packet = self.delivery.bodies.take(body, ecn, cut);
+        self.hear_inline(endpoint, packet);
     }
 
     /// A symbol, or its header, has come to somebody.
@@ -458,17 +475,29 @@ impl World {
         }
     }
 
-    // Once for every packet; a call would copy the packet.
-    #[inline(always)]
+    /// A packet comes to an endpoint.
+    #[inline(never)]
     fn hear(&mut self, endpoint: u32, packet: Packet) {
+        self.hear_inline(endpoint, packet);
+    }
+
+    /// The same for a caller that does so for every packet, since a call would copy it.
+    #[inline(always)]
+    fn hear_inline(&mut self, endpoint: u32, packet: Packet) {
         let place = self.endpoints[endpoint as usize].slot;
-        let slot = &mut self.slots[place as usize];
+        let Slot { machine, endpoint, paused, .. } = &mut self.slots[place as usize];
         // Packets that the network brings to a paused host are gone; its own disk and decoder wait for it.
-        if self.muted || slot.paused {
+        if self.muted || *paused {
             return;
         }
-        slot.machine.hear(self.now, packet);
-        self.drain_slot(place);
+        let (now, delivery, setup) = (self.now, &mut self.delivery, &self.setup);
+        let polled = machine.hear(now, packet, |speaker, packet| {
+            delivery.send(setup, now, speaker.map_or(*endpoint, endpoint_of), packet);
+        });
+        if let Some(event) = self.waits(place, polled) {
+            self.on_event(place, event);
+            self.drain_slot(place);
+        }
     }
 
     fn tell(&mut self, endpoint: u32, command: Command) {
@@ -497,7 +526,7 @@ impl World {
     /// Polls a machine until it waits or has something to say to its driver.
     #[inline(always)]
     fn poll(&mut self, slot: u32) -> Option<MachineEvent> {
-        let Slot { machine, endpoint, wake, paused, .. } = &mut self.slots[slot as usize];
+        let Slot { machine, endpoint, paused, .. } = &mut self.slots[slot as usize];
         if self.muted || *paused {
             return None;
         }
@@ -505,16 +534,23 @@ impl World {
         let polled = machine.poll(now, |speaker, packet| {
             delivery.send(setup, now, speaker.map_or(*endpoint, endpoint_of), packet);
         });
-        let woken = match polled {
-            Ok(woken) => woken,
-            Err(said) => return Some(said),
-        };
-        if let Some(at) = woken {
-            let at = at.max(now).as_nanos();
-            if at < *wake {
-                *wake = at;
-                delivery.agenda.push(at, Event::Wake { slot });
+        self.waits(slot, polled)
+    }
+
+    /// A machine was polled until it waits, and is woken then, or until it has something to say.
+    #[inline(always)]
+    fn waits(&mut self, slot: u32, polled: Result<Option<Time>, MachineEvent>) -> Option<MachineEvent> {
+        match polled {
+            Ok(None) => {}
+            Ok(Some(at)) => {
+                let at = at.max(self.now).as_nanos();
+                let wake = &mut self.slots[slot as usize].wake;
+                if at < *wake {
+                    *wake = at;
+                    self.delivery.agenda.push(at, Event::Wake { slot });
+                }
             }
+            Err(said) => return Some(said),
         }
         None
     }

@@ -358,7 +358,8 @@ impl Transit {
         self.follow_forks();
         let bytes = if self.raw.is_empty() { None } else { self.raw.get(&place).cloned() };
         let wrong = !self.wrong.is_empty() && self.wrong.contains(&place);
-        let (to, packet) = self.bodies.take(place, ecn, cut);
+        let to = self.bodies.get(place).to;
+        let packet = self.bodies.take(place, ecn, cut);
         let at = if to < GROUP { to } else { self.network.member_at(to, link) };
         Arrived { at, brought: Brought { packet, bytes, wrong } }
     }

@@ -144,7 +144,8 @@ impl Field {
     }
 
     fn take(&mut self, body: u32, link: u32, cut: bool) {
-        let (to, packet) = self.delivery.take(body, Ecn::NotEct, cut);
+        let to = self.delivery.bodies.get(body).to;
+        let packet = self.delivery.take(body, Ecn::NotEct, cut);
         let Some(End::Endpoint(to)) = self.delivery.end(to, link) else { panic!("{to} is no endpoint") };
         let Body::Symbol(header) = packet.datagram.body else {
             return self.heard.push((to, packet.datagram.flow, packet.datagram.body));

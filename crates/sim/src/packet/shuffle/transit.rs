@@ -103,7 +103,7 @@ impl Transit {
         let Transit { network, agenda, bodies, .. } = self;
         network
             .arrive(now, link, frame, agenda, bodies)
-            .then(|| bodies.take(frame.body(), frame.ecn(), !frame.is_whole()).1)
+            .then(|| bodies.take(frame.body(), frame.ecn(), !frame.is_whole()))
     }
 
     /// The departure event of a link has come; a frame that has crossed it, if one has.

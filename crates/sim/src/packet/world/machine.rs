@@ -44,17 +44,27 @@ pub(super) enum MachineEvent {
 }
 
 impl Machine {
+    /// Takes a packet in, and then all that [`Machine::poll`] does.
+    // Both in one, once for every packet.
     #[inline(always)]
-    pub(super) fn hear(&mut self, now: Time, packet: Packet) {
+    pub(super) fn hear(
+        &mut self,
+        now: Time,
+        packet: Packet,
+        send: impl FnMut(Option<FetchId>, Packet),
+    ) -> Result<Option<Time>, MachineEvent> {
         match self {
-            Machine::Sender(m) => m.handle(now, Input::Packet(packet)),
-            Machine::Sink(m) => m.handle(now, Input::Packet(packet)),
-            Machine::Puller(m) => m.handle(now, Input::Packet(packet)),
-            Machine::Source(m) => m.handle(now, Input::Packet(packet)),
-            Machine::Receivers(m) => m.handle(now, Input::Packet(packet)),
-            Machine::Controller(m) => m.handle(now, Input::Packet(packet)),
-            Machine::Director(m) => m.handle(now, Input::Packet(packet)),
-            Machine::Nobody => {}
+            Machine::Sender(m) => hear(m.as_mut(), now, packet, send).map_err(MachineEvent::Sender),
+            Machine::Sink(m) => hear(m.as_mut(), now, packet, send).map_err(MachineEvent::Sink),
+            Machine::Puller(m) => hear(m.as_mut(), now, packet, send).map_err(MachineEvent::Sink),
+            Machine::Source(m) => hear(m.as_mut(), now, packet, send).map_err(MachineEvent::Source),
+            Machine::Receivers(m) => {
+                m.handle(now, Input::Packet(packet));
+                poll_receivers(m, now, send)
+            }
+            Machine::Controller(m) => hear(m.as_mut(), now, packet, send).map_err(MachineEvent::Controller),
+            Machine::Director(m) => hear(m.as_mut(), now, packet, send).map_err(MachineEvent::Controller),
+            Machine::Nobody => Ok(None),
         }
     }
 
@@ -80,20 +90,10 @@ impl Machine {
     pub(super) fn poll(
         &mut self,
         now: Time,
-        mut send: impl FnMut(Option<FetchId>, Packet),
+        send: impl FnMut(Option<FetchId>, Packet),
     ) -> Result<Option<Time>, MachineEvent> {
         match self {
-            Machine::Receivers(receivers) => loop {
-                match receivers.poll(now) {
-                    Output::Transmit(packet) => {
-                        send(receivers.speaker(), packet);
-                    }
-                    Output::Event(FromFetch(fetch, event)) => {
-                        return Err(MachineEvent::Receiver(fetch, event));
-                    }
-                    Output::Wake(at) => return Ok(at),
-                }
-            },
+            Machine::Receivers(m) => poll_receivers(m, now, send),
             Machine::Sender(m) => poll(m.as_mut(), now, send).map_err(MachineEvent::Sender),
             Machine::Sink(m) => poll(m.as_mut(), now, send).map_err(MachineEvent::Sink),
             Machine::Puller(m) => poll(m.as_mut(), now, send).map_err(MachineEvent::Sink),
@@ -105,7 +105,19 @@ impl Machine {
     }
 }
 
-#[inline]
+#[inline(always)]
+fn hear<M: Endpoint>(
+    machine: &mut M,
+    now: Time,
+    packet: Packet,
+    send: impl FnMut(Option<FetchId>, Packet),
+) -> Result<Option<Time>, M::Event> {
+    machine.handle(now, Input::Packet(packet));
+    poll(machine, now, send)
+}
+
+// A call, since the loop would take the registers of those who hear a packet.
+#[inline(never)]
 fn poll<M: Endpoint>(
     machine: &mut M,
     now: Time,
@@ -115,6 +127,22 @@ fn poll<M: Endpoint>(
         match machine.poll(now) {
             Output::Transmit(packet) => send(None, packet),
             Output::Event(event) => return Err(event),
+            Output::Wake(at) => return Ok(at),
+        }
+    }
+}
+
+/// The same of a host's receiving machine, whose fetches have an endpoint each.
+#[inline(always)]
+fn poll_receivers(
+    receivers: &mut Receivers,
+    now: Time,
+    mut send: impl FnMut(Option<FetchId>, Packet),
+) -> Result<Option<Time>, MachineEvent> {
+    loop {
+        match receivers.poll(now) {
+            Output::Transmit(packet) => send(receivers.speaker(), packet),
+            Output::Event(FromFetch(fetch, event)) => return Err(MachineEvent::Receiver(fetch, event)),
             Output::Wake(at) => return Ok(at),
         }
     }
