@@ -313,6 +313,8 @@ impl Endpoint for Sender {
     type Command = SenderCommand;
     type Event = SenderEvent;
 
+    // Once for every packet, as is polling: a call would copy the packet.
+    #[inline(always)]
     fn handle(&mut self, now: Time, input: Input<SenderCommand>) {
         match &mut self.0 {
             SenderKind::Tcp(sender) => sender.handle(now, input),
@@ -321,6 +323,7 @@ impl Endpoint for Sender {
         }
     }
 
+    #[inline(always)]
     fn poll(&mut self, now: Time) -> Output<SenderEvent> {
         match &mut self.0 {
             SenderKind::Tcp(sender) => sender.poll(now),
@@ -373,6 +376,7 @@ impl Endpoint for Receiver {
     type Command = SinkCommand;
     type Event = SinkEvent;
 
+    #[inline(always)]
     fn handle(&mut self, now: Time, input: Input<SinkCommand>) {
         match &mut self.0 {
             ReceiverKind::Tcp(receiver) => receiver.handle(now, input),

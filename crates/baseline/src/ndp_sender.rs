@@ -127,6 +127,8 @@ impl NdpSender {
         }
     }
 
+    // Inlined, and what it leads to not: so a driver's packet is looked at where it is.
+    #[inline(always)]
     pub(super) fn handle(&mut self, now: Time, input: Input<SenderCommand>) {
         match input {
             Input::Packet(ref packet) if packet.datagram.flow == self.route.flow => {
@@ -208,6 +210,7 @@ impl NdpSender {
         self.state(number).is_some_and(|state| *state == Sent::InLine)
     }
 
+    #[inline(never)]
     fn on_receipt(&mut self, now: Time, receipt: Receipt) {
         let number = receipt.number.0;
         if self.end != End::Open {
@@ -255,6 +258,7 @@ impl NdpSender {
         }
     }
 
+    #[inline(never)]
     fn on_pull(&mut self, now: Time, pull: Pull) {
         if self.end == End::Open {
             self.heard = now;

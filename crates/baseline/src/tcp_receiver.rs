@@ -60,6 +60,8 @@ impl TcpReceiver {
         ReceiverStats { distinct: self.next + self.held, next: self.next, ..self.stats }
     }
 
+    // Inlined, and what it leads to not: so a driver's packet is looked at where it is.
+    #[inline(always)]
     pub(super) fn handle(&mut self, _now: Time, input: Input<SinkCommand>) {
         match input {
             Input::Packet(ref packet) if packet.datagram.flow == self.route.flow => {
@@ -77,6 +79,8 @@ impl TcpReceiver {
         }
     }
 
+    // Not inlined into loops, which would fetch an ACK's parts also where there is nothing to send.
+    #[inline(never)]
     pub(super) fn poll(&mut self, _now: Time) -> Output<SinkEvent> {
         match std::mem::replace(&mut self.pending, Pending::Nothing) {
             Pending::Ack { echo, block } => {
@@ -88,6 +92,7 @@ impl TcpReceiver {
         }
     }
 
+    #[inline(never)]
     fn on_data(&mut self, header: SymbolHeader, marked: bool) {
         let number = whole_number(header, self.next);
         if number >= self.packets {

@@ -144,6 +144,8 @@ impl TcpSender {
         }
     }
 
+    // Inlined, and what it leads to not: so a driver's packet is looked at where it is.
+    #[inline(always)]
     pub(super) fn handle(&mut self, now: Time, input: Input<SenderCommand>) {
         match input {
             Input::Packet(ref packet) if packet.datagram.flow == self.route.flow => {
@@ -166,6 +168,7 @@ impl TcpSender {
         }
     }
 
+    #[inline(always)]
     pub(super) fn poll(&mut self, now: Time) -> Output<SenderEvent> {
         if self.clock.is_due(now) {
             self.on_timeout();
@@ -207,6 +210,7 @@ impl TcpSender {
         self.end.say(self.route.flow).unwrap_or_else(|| Output::Wake(self.clock.wake()))
     }
 
+    #[inline(always)]
     fn transmit(&mut self, now: Time, number: u64) -> Output<SenderEvent> {
         let fresh = number == self.highest;
         if fresh {
@@ -219,6 +223,7 @@ impl TcpSender {
         self.route.data(number)
     }
 
+    #[inline(never)]
     fn on_ack(&mut self, now: Time, ack: Cumulative) {
         let next = ack.next.0;
         if self.end != End::Open {
