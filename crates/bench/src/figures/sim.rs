@@ -1,7 +1,8 @@
 //! How fast the packet simulator is: jobs with known packet-hops, timed in CPU seconds.
 //!
 //! A packet-hop is one packet sent over one link, ACKs included. Jobs A1 and B are DCTCP on plain ports, as csg-htsim and
-//! ns-3 run them too; A2 is NDP on ports that trim, as csg-htsim runs it; the fourth is PPUSH with everything that the product's machines do.
+//! ns-3 run them too; A2 is NDP on ports that trim, as csg-htsim runs it. The others are PPUSH and SCDP with everything that the
+//! product's machines do.
 
 use std::time::Duration;
 
@@ -13,24 +14,38 @@ use headwater_units::Bytes;
 use serde::Serialize;
 use thiserror::Error;
 
+/// The first run of an experiment.
+struct Job {
+    name: &'static str,
+    experiment: &'static str,
+    text: &'static str,
+    scale: Scale,
+}
+
 macro_rules! job {
-    ($name:literal, $file:literal) => {
-        ($name, $file, include_str!(concat!("../../../../experiments/bench/", $file, ".toml")))
+    ($name:literal, $experiment:literal, $scale:ident) => {
+        Job {
+            name: $name,
+            experiment: $experiment,
+            text: include_str!(concat!("../../../../experiments/", $experiment, ".toml")),
+            scale: Scale::$scale,
+        }
     };
 }
 
-/// The jobs: what they are called, their experiment, its text.
-const JOBS: [(&str, &str, &str); 4] = [
-    job!("A1", "ft128-perm"),
-    job!("A2", "ft128-perm-ndp"),
-    job!("B", "star16-incast"),
-    job!("ppush", "ppush-obs"),
+const JOBS: [Job; 5] = [
+    job!("A1", "bench/ft128-perm", Paper),
+    job!("A2", "bench/ft128-perm-ndp", Paper),
+    job!("B", "bench/star16-incast", Paper),
+    job!("ppush", "bench/ppush-obs", Paper),
+    job!("S-7", "scdp/fig7", Small),
 ];
 
 /// One job, measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct SimBench {
-    /// `A1` (permutation on a fat-tree of 128 hosts), `A2` (the same with NDP), `B` (16 hosts send to one) or `ppush` (60 tasks on one big switch).
+    /// `A1` (permutation on a fat-tree of 128 hosts), `A2` (the same with NDP), `B` (16 hosts send to one), `ppush` (60 tasks on one
+    /// big switch) or `S-7` (60 sessions of SCDP beside background on a fat-tree of 54 hosts).
     pub job: &'static str,
     /// Flows, or tasks, that ended.
     pub flows_done: u64,
@@ -74,7 +89,7 @@ pub struct Fct {
 #[non_exhaustive]
 pub enum SimBenchError {
     /// No such job.
-    #[error("there is no job '{0}'; there are A1, A2, B and ppush")]
+    #[error("there is no job '{0}'; there are A1, A2, B, ppush and S-7")]
     Unknown(String),
     /// A job's experiment does not run.
     #[error("job {job}: {why}")]
@@ -96,24 +111,25 @@ pub fn run(
     mut done: impl FnMut(&SimBench),
 ) -> Result<Vec<SimBench>, SimBenchError> {
     let wanted: Vec<_> =
-        JOBS.iter().filter(|(name, ..)| job.is_none_or(|j| j.eq_ignore_ascii_case(name))).collect();
+        JOBS.iter().filter(|it| job.is_none_or(|name| name.eq_ignore_ascii_case(it.name))).collect();
     if wanted.is_empty() {
         return Err(SimBenchError::Unknown(job.unwrap_or_default().to_owned()));
     }
     let mut results = Vec::new();
-    for (name, file, text) in wanted {
-        let result = measure(name, file, text, repeat.max(1))?;
+    for job in wanted {
+        let result = measure(job, repeat.max(1))?;
         done(&result);
         results.push(result);
     }
     Ok(results)
 }
 
-fn measure(job: &'static str, file: &str, text: &str, repeat: u32) -> Result<SimBench, SimBenchError> {
+fn measure(job: &Job, repeat: u32) -> Result<SimBench, SimBenchError> {
+    let &Job { name: job, experiment, text, scale } = job;
     let wrong = |why: String| SimBenchError::Job { job, why };
-    let experiment = Experiment::parse(&format!("bench/{file}"), text).map_err(|e| wrong(e.to_string()))?;
-    let jobs = experiment.jobs(Engine::Packet, Scale::Paper, Some(1)).map_err(|e| wrong(e.to_string()))?;
-    let [run] = &jobs[..] else { return Err(wrong("it has more than one run".to_owned())) };
+    let experiment = Experiment::parse(experiment, text).map_err(|e| wrong(e.to_string()))?;
+    let runs = experiment.jobs(Engine::Packet, scale, Some(1)).map_err(|e| wrong(e.to_string()))?;
+    let run = runs.first().ok_or_else(|| wrong("it has no run".to_owned()))?;
     let mut times = Vec::new();
     let mut tables = None;
     for _ in 0..repeat {
@@ -185,6 +201,6 @@ mod tests {
 
     #[test]
     fn a_job_that_is_not_there_is_named_with_those_that_are() {
-        assert!(run(Some("C"), 1, |_| {}).unwrap_err().to_string().contains("A1, A2, B and ppush"));
+        assert!(run(Some("C"), 1, |_| {}).unwrap_err().to_string().contains("A1, A2, B, ppush and S-7"));
     }
 }

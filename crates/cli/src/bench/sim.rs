@@ -17,11 +17,12 @@ use crate::usage::UsageError;
 
 A packet-hop is one packet sent over one link, ACKs included. A1: 128 hosts of a fat-tree send 1382 packets each to another
 one by DCTCP. A2: the same by NDP, with switches that trim. B: 16 hosts send 6907 packets each to one. ppush: 60 push tasks on one big switch, with the machines of the product.
+S-7: 60 sessions of SCDP beside background on a fat-tree of 54 hosts, likewise (scdp/fig7 at small scale, its first run).
 
 With --json, one object per job: job, flows_done, packet_hops, events, cpu_seconds, hops_per_cpu_second, peak_rss_bytes,
 drops, marks, trims, timeouts, fct_us (mean, p50, p99, max).")]
 pub(crate) struct SimArgs {
-    /// Only this job, exactly once unless repeated: A1, A2, B or ppush
+    /// Only this job, exactly once unless repeated: A1, A2, B, ppush or S-7
     #[arg(long, value_name = "JOB")]
     job: Option<String>,
 
