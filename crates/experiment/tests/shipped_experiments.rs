@@ -14,7 +14,7 @@ use headwater_fabric::{HostId, LinkId, PointId};
 use headwater_units::{Bytes, Geometry};
 
 /// Experiments shown beside the papers' rows.
-const GOALS: [&str; 21] = [
+const GOALS: [&str; 24] = [
     "E-background",
     "E-casts",
     "E-contention",
@@ -30,6 +30,9 @@ const GOALS: [&str; 21] = [
     "bench-A1",
     "bench-A2",
     "bench-B",
+    "bench-C",
+    "bench-D",
+    "bench-E",
     "bench-ppush",
     "scale-beside",
     "scale-casts",
