@@ -14,7 +14,7 @@ use headwater_fabric::{HostId, LinkId, PointId};
 use headwater_units::{Bytes, Geometry};
 
 /// Experiments shown beside the papers' rows.
-const GOALS: [&str; 24] = [
+const GOALS: [&str; 25] = [
     "E-background",
     "E-casts",
     "E-contention",
@@ -37,6 +37,7 @@ const GOALS: [&str; 24] = [
     "scale-beside",
     "scale-casts",
     "scale-faults",
+    "scale-few",
     "scale-many",
     "scale-oversubscribed",
 ];
