@@ -248,8 +248,8 @@ fn who_has_it_and_goes_hands_over() {
     assert!(net.copies() < 1.5);
 }
 
-/// Goal: a receiver that is interrupted in the middle hands over at once, and nobody waits for it; for one that dies
-/// they do.
+/// Goal: a receiver that is interrupted in the middle hands over at once, and nobody waits for it. For one that dies they hardly do:
+/// until it is replaced, the others go on with the other stripes.
 #[test]
 fn who_is_interrupted_hands_over() {
     let run = |act: Act| {
@@ -258,11 +258,10 @@ fn who_is_interrupted_hands_over() {
         net.run(LIMIT);
         print(&format!("{act:?}"), &mut net);
         assert_eq!(ratios(&net).len(), 3);
-        assert!(last(&net) < 1.35);
+        assert!(last(&net) < 1.15);
         last(&net)
     };
-    // Some 300 ms are a tenth of the time; the others have a part of it to do meanwhile.
-    assert!(run(Act::Leave(2)) + 0.03 < run(Act::Kill(2)));
+    assert!(run(Act::Leave(2)) <= run(Act::Kill(2)));
 }
 
 /// Goal: gets of one object that begin one after the other come to pass on to each other what they get.

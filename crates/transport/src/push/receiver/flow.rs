@@ -244,10 +244,13 @@ impl Silence {
         self.expecting_since.is_some_and(|since| now.since(since) > limit)
     }
 
-    /// Nothing has come for too long; it is tried again after this time, or longer if that has been in vain before.
-    pub(super) fn begin(&mut self, now: Time, revival: Duration) {
+    /// Nothing has come for too long; it is tried again after this time, or longer if that has been in vain before. Returns whether it
+    /// has not.
+    pub(super) fn begin(&mut self, now: Time, revival: Duration) -> bool {
+        let is_news = self.in_vain_since.is_none();
         self.in_vain_since = self.in_vain_since.or(self.expecting_since);
         self.revive_at = Some(now + revival * (1 << self.revivals.min(3)));
+        is_news
     }
 
     /// Since when nothing has come, however often it was tried again.
@@ -292,7 +295,7 @@ mod tests {
         let at = |after: u64| Time::ZERO + ms(after);
         let mut silence = Silence { expecting_since: Some(at(0)), ..Silence::default() };
         for (begins, revived) in [(400, 500), (900, 1100), (1500, 1900), (2300, 3100), (3500, 4300)] {
-            silence.begin(at(begins), ms(100));
+            assert_eq!(silence.begin(at(begins), ms(100)), begins == 400);
             silence.revive(at(revived - 1));
             assert!(silence.is_silent(), "{begins}");
             silence.revive(at(revived));

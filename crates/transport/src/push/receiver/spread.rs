@@ -167,8 +167,8 @@ impl Receiver {
         for id in silent {
             self.release(id);
             if let Some(flow) = self.flows.get_mut(&id) {
-                flow.silence.begin(now, revival);
-                self.alarm |= self.stripes.is_some();
+                let is_news = flow.silence.begin(now, revival);
+                self.alarm |= is_news && self.stripes.is_some();
             }
         }
     }
