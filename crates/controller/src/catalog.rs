@@ -123,6 +123,11 @@ impl Catalog {
     pub(crate) fn rack_of(&self, node: NodeId) -> Option<&str> {
         self.nodes.get(&node)?.info.rack_name()
     }
+    /// Whether two nodes say that they stand in the same rack.
+    pub(crate) fn share_rack(&self, node: NodeId, other: NodeId) -> bool {
+        let rack = self.rack_of(node);
+        rack.is_some() && self.rack_of(other) == rack
+    }
     pub(crate) fn path_of(&self, node: NodeId) -> Option<PathId> {
         self.nodes.get(&node)?.path
     }

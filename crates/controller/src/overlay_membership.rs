@@ -286,12 +286,6 @@ impl Overlays {
         overlay.into_iter().for_each(|overlay| overlay.abandon(node, usize::from(stripe)));
     }
 
-    /// A receiver has a stripe from this node as before.
-    pub(crate) fn adopt(&mut self, object: ObjectId, (node, stripe): (NodeId, u8), parent: NodeId) {
-        let overlay = self.overlays.get_mut(&object);
-        overlay.into_iter().for_each(|overlay| overlay.adopt(node, usize::from(stripe), parent));
-    }
-
     /// Whoever is below a receiver in a tree may stand above it from now on, if there has been no such change lately: the nearest of them,
     /// but not very many. Nobody is above the receiver then.
     pub(crate) fn raisable(&mut self, now: Time, object: ObjectId, node: NodeId, stripe: u8) -> Vec<NodeId> {
@@ -365,14 +359,9 @@ impl Overlays {
         let mut placed = vec![(heir, above)];
         let mut left = Vec::new();
         for node in moving {
-            let known = Known {
-                among: known.among.clone(),
-                may: |other| other != slow && (known.may)(other) && takes(node, other),
-                holds: &known.holds,
-                suspects: BTreeSet::new(),
-                near: None,
-                source: known.source.filter(|source| takes(node, *source)),
-            };
+            let may = |other| other != slow && (known.may)(other) && takes(node, other);
+            let source = known.source.filter(|source| takes(node, *source));
+            let known = Known { among: known.among.clone(), ..Known::of_all(may, &known.holds, source) };
             match overlay.choose(node, stripe, &known) {
                 Some(parent) => placed.push((node, parent)),
                 None => left.push(node),

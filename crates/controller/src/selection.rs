@@ -65,30 +65,37 @@ impl Placement {
 impl Known<'_> {
     /// Nodes that could serve a task and do not yet, in the order of [`Known::sources_for`].
     pub(crate) fn candidates(&self, task: &Task) -> Vec<NodeId> {
-        self.sources_for(task, |node| {
+        self.sources_for(task, &self.suspects(task), |node| {
             !task.barred.contains_key(&node) && task.flows.iter().all(|flow| flow.facts.node != node)
         })
     }
 
     /// Nodes that could serve a task, best first: those of racks that have not failed it, then those that no task found lying, then the
     /// least loaded, then the largest stated uplink, then by id.
-    pub(crate) fn sources_for(&self, task: &Task, may: impl Fn(NodeId) -> bool) -> Vec<NodeId> {
+    pub(crate) fn sources_for(
+        &self,
+        task: &Task,
+        suspects: &BTreeSet<String>,
+        may: impl Fn(NodeId) -> bool,
+    ) -> Vec<NodeId> {
         let TaskRecord { object, receiver, symbol_size, distrusted, .. } = &task.facts;
         let mut found = self.sources_of(*object, *symbol_size, |node| {
             node != *receiver && !distrusted.contains(&node) && may(node)
         });
-        let suspects = self.suspects(task);
-        if !suspects.is_empty() {
-            found.sort_by_key(|node| self.catalog.rack_of(*node).is_some_and(|rack| suspects.contains(rack)));
-        }
+        found.sort_by_key(|node| self.is_suspect(*node, suspects));
         found
     }
 
     /// Racks other than its own of nodes that have failed a task lately: they may be cut off altogether, and nobody tells the controller.
-    pub(crate) fn suspects(&self, task: &Task) -> BTreeSet<&str> {
+    pub(crate) fn suspects(&self, task: &Task) -> BTreeSet<String> {
         let own = self.catalog.rack_of(task.facts.receiver);
         let racks = task.barred.keys().filter_map(|node| self.catalog.rack_of(*node));
-        racks.filter(|rack| Some(*rack) != own).collect()
+        racks.filter(|rack| Some(*rack) != own).map(str::to_owned).collect()
+    }
+
+    /// Whether a node stands in one of them.
+    pub(crate) fn is_suspect(&self, node: NodeId, suspects: &BTreeSet<String>) -> bool {
+        self.catalog.rack_of(node).is_some_and(|rack| suspects.contains(rack))
     }
 
     /// Nodes that are here and hold an object, and may be asked for symbols of this size; in the same order.

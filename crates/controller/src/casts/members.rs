@@ -52,12 +52,11 @@ impl Cast {
 
     /// Counts what a receiver has got from whom.
     fn count_given(&mut self, below: &Below<'_>, node: NodeId, from: Vec<(NodeId, Bytes)>) {
-        let rack = below.catalog.rack_of(node);
         for (from, bytes) in from.into_iter().filter(|(from, _)| below.catalog.node(*from).is_some()) {
             let more = |sum: Bytes| Bytes::new(sum.get().saturating_add(bytes.get()));
             let given = self.given.entry(from).or_default();
             *given = more(*given);
-            let crosses = rack.is_none() || below.catalog.rack_of(from) != rack;
+            let crosses = !below.catalog.share_rack(node, from);
             self.between_racks = self.between_racks.map(|sum| if crosses { more(sum) } else { sum });
         }
     }

@@ -146,8 +146,7 @@ impl Deliveries {
         let source = sources.first().copied();
         let may = |all: &Self, other: NodeId| all.may_send(now, catalog, other, object);
         let (holds, rack) = (|other| catalog.holds(other, object), catalog.rack_of(node));
-        let is_near = |source: &NodeId| rack.is_some() && catalog.rack_of(*source) == rack;
-        let near = sources.iter().copied().find(is_near);
+        let near = sources.iter().copied().find(|source| catalog.share_rack(node, *source));
         let passes_on = passes_on && catalog.path_of(node).is_some();
         let stripes = self.overlays.stripes(object);
         let likely: Option<Vec<Vec<NodeId>>> = stripes
@@ -156,15 +155,14 @@ impl Deliveries {
         if let Some(likely) = likely {
             let likely: BTreeSet<NodeId> = likely.into_iter().flatten().collect();
             let among = Some(likely.into_iter().collect());
-            let known = Known { among, may: |_| true, holds, suspects: BTreeSet::new(), near, source: None };
+            let known = Known { among, near, ..Known::of_all(|_| true, holds, None) };
             if let Some(parents) = self.overlays.join(object, (node, rack), passes_on, &known) {
                 return Some((Placement::Overlay(parents), symbol_size));
             }
         }
         let members = self.overlays.members(object);
         let candidates: BTreeSet<NodeId> = members.filter(|other| may(self, *other)).collect();
-        let (among, suspects) = (None, BTreeSet::new());
-        let known = Known { among, may: |other| candidates.contains(&other), holds, suspects, near, source };
+        let known = Known { near, ..Known::of_all(|other| candidates.contains(&other), holds, source) };
         let parents = self.overlays.join(object, (node, rack), passes_on, &known)?;
         Some((Placement::Overlay(parents), symbol_size))
     }

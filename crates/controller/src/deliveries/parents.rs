@@ -93,7 +93,6 @@ impl Deliveries {
             return found;
         }
         let TaskRecord { object, receiver, .. } = self.tasks.get(id)?.facts;
-        let before = self.overlays.parent(object, receiver, stripe);
         let has_other = |all: &mut Self, turn: &mut Turn<'_>, node: &NodeId| {
             let heir = all.tasks.fetching(*node, object).filter(|task| task.is_of_overlay())?.id();
             let parent = all.other_parent(now, catalog, config, (heir, stripe))?;
@@ -101,14 +100,9 @@ impl Deliveries {
             Some(())
         };
         let below = self.overlays.raisable(now, object, receiver, stripe);
-        let found = below.iter().find_map(|node| has_other(self, turn, node)).and_then(|()| {
-            turn.stats.demoted += 1;
-            self.other_parent(now, catalog, config, (id, stripe))
-        });
-        if let (None, Some(before)) = (found, before) {
-            self.overlays.adopt(object, (receiver, stripe), before);
-        }
-        found
+        below.iter().find_map(|node| has_other(self, turn, node))?;
+        turn.stats.demoted += 1;
+        self.other_parent(now, catalog, config, (id, stripe))
     }
 
     /// A stripe comes to a task from this node from now on.
@@ -178,9 +172,7 @@ impl Deliveries {
         let may = |node: NodeId| self.may_send(now, catalog, node, object) && !waiting.contains(&node);
         let candidates: BTreeSet<NodeId> = self.overlays.members(object).filter(|node| may(*node)).collect();
         let holds = |node| catalog.holds(node, object);
-        let (among, suspects) = (None, BTreeSet::new());
-        let may = |node| candidates.contains(&node);
-        let known = Known { among, may, holds, suspects, near: None, source };
+        let known = Known::of_all(|node| candidates.contains(&node), holds, source);
         let takes = |node, from| {
             self.tasks.fetching(node, object).is_none_or(|task| !task.facts.distrusted.contains(&from))
         };
@@ -265,18 +257,17 @@ impl Deliveries {
             !failed && all.may_send(now, catalog, node, object)
         };
         let known = self.known(catalog, config);
-        let suspects: BTreeSet<String> = known.suspects(task).into_iter().map(str::to_owned).collect();
-        let sources = known.sources_for(task, |node| may(self, node));
+        let suspects = known.suspects(task);
+        let sources = known.sources_for(task, &suspects, |node| may(self, node));
         let in_turn = |of: &[NodeId]| of.get(usize::from(stripe) % of.len().max(1)).copied();
-        let is_sound = |node: &NodeId| catalog.rack_of(*node).is_none_or(|rack| !suspects.contains(rack));
-        let sound = sources.iter().filter(|source| is_sound(source)).count();
+        let sound = sources.partition_point(|source| !known.is_suspect(*source, &suspects));
         let source = in_turn(&sources[..if sound > 0 { sound } else { sources.len() }]);
         if !self.overlays.has(object, receiver) {
             // Nothing is known of its overlay.
             return source;
         }
         let rack = catalog.rack_of(receiver);
-        let is_near = |source: &NodeId| rack.is_some() && catalog.rack_of(*source) == rack;
+        let is_near = |source: &NodeId| catalog.share_rack(receiver, *source);
         let near: Vec<NodeId> = sources.iter().copied().filter(is_near).collect();
         let near = in_turn(&near).filter(|source| self.has_places(object, *source, stripe));
         let holds = |node| catalog.holds(node, object);

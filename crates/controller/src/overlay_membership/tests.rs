@@ -14,14 +14,7 @@ fn source() -> NodeId {
 
 /// These may be asked, and the source.
 fn only(may: impl Fn(NodeId) -> bool) -> Known<impl Fn(NodeId) -> bool, impl Fn(NodeId) -> bool> {
-    Known {
-        among: None,
-        may,
-        holds: |_| false,
-        suspects: BTreeSet::new(),
-        near: None,
-        source: Some(source()),
-    }
+    Known::of_all(may, |_| false, Some(source()))
 }
 
 fn all() -> Known<impl Fn(NodeId) -> bool, impl Fn(NodeId) -> bool> {
@@ -98,14 +91,7 @@ fn of_many_some_are_looked_at_that_have_slots_left_and_those_of_the_rack() {
         assert!((WITH_SLOTS..=WITH_SLOTS + 32 + ANY).contains(&likely.len()), "{}", likely.len());
         let mates = likely.iter().filter(|it| u32::from_be_bytes(it.0[..4].try_into().unwrap()) / 32 == 21);
         assert_eq!(mates.count(), 32);
-        let known = Known {
-            among: Some(likely.clone()),
-            may: |_| true,
-            holds: |_| false,
-            suspects: BTreeSet::new(),
-            near: None,
-            source: None,
-        };
+        let known = Known { among: Some(likely.clone()), ..Known::of_all(|_| true, |_| false, None) };
         // Where it stands above all of them nobody is found.
         let parent = overlays.mend(OBJECT, (receiver, stripe), &known);
         found += u32::from(parent.is_some());
@@ -284,7 +270,7 @@ proptest! {
         for (at, (step, here, has_source)) in (0..).zip(steps) {
             let may = |other: NodeId| here >> other.0[0] & 1 == 1;
             let holds = |other| holders.contains(&other);
-            let known = Known { among: None, may, holds, suspects: BTreeSet::new(), near: None, source: has_source.then(source) };
+            let known = Known::of_all(may, holds, has_source.then(source));
             match step {
                 Step::Join(n, passes_on) => {
                     let rack = (n + rack).to_string();

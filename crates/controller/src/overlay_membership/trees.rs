@@ -68,6 +68,13 @@ pub(crate) struct Known<M, H> {
     pub(crate) source: Option<NodeId>,
 }
 
+impl<M: Fn(NodeId) -> bool, H: Fn(NodeId) -> bool> Known<M, H> {
+    /// All members are looked at, wherever they stand.
+    pub(crate) fn of_all(may: M, holds: H, source: Option<NodeId>) -> Self {
+        Known { among: None, may, holds, suspects: BTreeSet::new(), near: None, source }
+    }
+}
+
 impl Member {
     pub(super) fn new(rack: Option<String>, of: u8) -> Self {
         let none = vec![0; usize::from(of)];

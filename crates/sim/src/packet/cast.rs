@@ -307,7 +307,9 @@ impl Surroundings for Around<'_> {
         match end {
             _ if row.finished.is_some() => {}
             // A receiver that has failed by one route may be invited again, and then have it by another.
-            FetchEnd::Had | FetchEnd::Kept => (row.finished, row.failed) = (Some(self.now), None),
+            FetchEnd::Had | FetchEnd::Kept => {
+                (row.finished, row.failed, row.failed_at) = (Some(self.now), None, None);
+            }
             FetchEnd::Failed(why) if !was_over => row.fail(self.now, why.clone()),
             FetchEnd::Failed(_) => {}
         }
