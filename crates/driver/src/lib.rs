@@ -500,7 +500,7 @@ mod tests {
     #[tokio::test]
     async fn a_burst_is_cut_at_the_flows_quantum() {
         let folder = tempfile::tempdir().unwrap();
-        // Unpaced, the initial window of 10 packets leaves at once; its quantum is a quarter of it.
+        // Unpaced, the initial window of 10 packets leaves at once; its quantum is half of it.
         let source = SourceConfig {
             push: PushFlowConfig { pacer: None, ..PushFlowConfig::default() },
             ..SourceConfig::default()
@@ -523,7 +523,7 @@ mod tests {
             runs.retain(|&symbols| symbols > 0);
         }
         let merged = port.offload().merging;
-        let expected = if merged { vec![2; 5] } else { vec![1; 10] };
+        let expected = if merged { vec![5; 2] } else { vec![1; 10] };
         assert_eq!(runs, expected, "symbols per buffer");
     }
 

@@ -33,7 +33,7 @@ use headwater_wire::{
     Ack, Assign, Body, Class, Datagram, Delivery, Ecn, HEADER, MarkSignal, OPENING, Push, SymbolHeader,
 };
 
-use super::stripe_window::MAX_ACK_DELAY;
+use super::stripe_window::{INITIAL_RTO, MAX_ACK_DELAY};
 use crate::push::congestion::Congestion;
 use crate::push::feedback::Feedback;
 use crate::push::{AckInterval, PushFlowConfig};
@@ -94,7 +94,10 @@ impl PushFlow {
         // Where the receiver sets the window, marks say nothing.
         let delay_mark = config.delay_mark.filter(|_| !is_of_overlay);
         let rtt = match is_of_overlay {
-            true => RttConfig { max_ack_delay: MAX_ACK_DELAY, ..config.rtt },
+            true => {
+                let initial_rto = config.rtt.initial_rto.min(INITIAL_RTO);
+                RttConfig { max_ack_delay: MAX_ACK_DELAY, initial_rto, ..config.rtt }
+            }
             false => config.rtt,
         };
         let mut flow = PushFlow {

@@ -50,6 +50,20 @@ fn sixteen_fit_into_short_queues() {
     assert!(net.copies() < 1.02 && last(&net) < 1.2);
 }
 
+/// Queues of 17 packets, 10 ms at 20 Mbit/s: less than what all children of a node are sent at once. Many packets are lost, the first ones
+/// too, and nobody is slow.
+#[test]
+fn where_queues_take_less_than_a_window_nobody_counts_as_slow() {
+    for seed in 1..7 {
+        let spec = Spec { receivers: 16, rate: BitRate::new(20_000_000), queue: 17, ..Spec::default() };
+        let mut net = Net::new(spec, Bytes::mib(16), seed);
+        net.run(LIMIT);
+        print("16 receivers, queues of 17 packets", &mut net);
+        let stats = net.controller_stats();
+        assert!(stats.demoted == 0 && net.copies() < 1.1 && last(&net) < 1.5, "{seed}: {stats:?}");
+    }
+}
+
 /// Round trips of 20 ms: a link holds 175 packets, four times what is granted to a receiver. Windows that did not grow would take four times
 /// as long; how fast they do hangs on chance, so the median of some seeds counts.
 #[test]

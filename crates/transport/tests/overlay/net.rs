@@ -4,7 +4,7 @@ mod figures;
 
 use std::collections::BTreeMap;
 
-use headwater_controller::{Controller, ControllerCommand, ControllerConfig};
+use headwater_controller::{Controller, ControllerCommand, ControllerConfig, ControllerStats};
 use headwater_machine::{Endpoint, Packet};
 use headwater_testkit::messages::node_info;
 use headwater_testkit::{
@@ -153,6 +153,10 @@ impl Net {
             net.hear(PLANS, Packet::control(ASKER, ToController::Cast(cast)));
         }
         net
+    }
+
+    pub(crate) fn controller_stats(&self) -> ControllerStats {
+        *self.controller.stats()
     }
 
     /// Those that are to have the object.

@@ -27,7 +27,7 @@ impl SourceFlow for PushFlow {
     fn quantum(&self) -> u64 {
         match &self.pacer {
             Some(pacer) => pacer.quantum(),
-            None => ((self.congestion.window().get() / 4.0) as u64).clamp(1, QUANTUM),
+            None => ((self.congestion.window().get() / 2.0) as u64).clamp(1, QUANTUM),
         }
     }
 
