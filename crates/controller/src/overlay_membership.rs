@@ -345,7 +345,7 @@ impl Overlays {
         if let Some(member) = overlay.members.get_mut(&slow) {
             member.slots[stripe] = 0;
         }
-        overlay.note_free(slow, stripe);
+        overlay.note_free(slow);
         // An uplink that sends too much is the next that is slow: the heir keeps what it has room for, those first that send to others.
         let children = overlay.members.get(&heir).map_or_else(Vec::new, |it| it.children[stripe].clone());
         let mut moving: Vec<NodeId> =

@@ -185,17 +185,20 @@ impl Task {
     /// whose own links are slow has little of all.
     pub(crate) fn waits_for(&self, stripe: u8) -> bool {
         let quarter = Bytes::new(BlockLayout::of(self.facts.bytes).block_bytes().get().div_ceil(4));
-        let of_stripe = self.flows.iter().filter(|flow| flow.facts.index == stripe);
-        let is_behind = of_stripe.filter_map(|flow| flow.view).any(|view| view.behind > Duration::ZERO);
         let others = (0..self.facts.residue_classes).filter(|other| *other != stripe);
         let least = others.map(|other| self.brought(other)).min().unwrap_or(Bytes::ZERO);
-        is_behind || self.brought(stripe) + quarter <= least
+        self.is_behind(stripe) || self.brought(stripe) + quarter <= least
+    }
+
+    /// Whether the receiver has said last that a stripe holds it up.
+    pub(crate) fn is_behind(&self, stripe: u8) -> bool {
+        let of_stripe = self.flows.iter().filter(|flow| flow.facts.index == stripe);
+        of_stripe.filter_map(|flow| flow.view).any(|view| view.behind > Duration::ZERO)
     }
 
     /// Whether a stripe has a flow, of which nobody has said that it holds up its receiver.
     pub(crate) fn is_served(&self, stripe: u8) -> bool {
-        let is_behind = |flow: &Flow| flow.view.is_some_and(|view| view.behind > Duration::ZERO);
-        self.flows.iter().any(|flow| flow.facts.index == stripe && !is_behind(flow))
+        self.flows.iter().any(|flow| flow.facts.index == stripe) && !self.is_behind(stripe)
     }
 
     fn new(now: Time, facts: TaskRecord) -> Task {

@@ -132,7 +132,8 @@ impl Deliveries {
     }
 
     /// If a stripe alone holds a receiver up, the first node on its way to the source that the stripe does not hold up is slow: it
-    /// becomes a leaf of the stripe's tree. If most of that one's children have what they need, only the receiver gets another parent.
+    /// becomes a leaf of the stripe's tree. But if most of its children do not complain, only the receiver gets another parent: in a queue
+    /// that is shorter than what is in flight, any flow may lose its window for some hundred milliseconds.
     fn look_above(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, id: TaskId, flow: FlowId) {
         let (now, config) = (turn.now, turn.config);
         let Some(task) = self.tasks.get(id) else { return };
@@ -154,8 +155,11 @@ impl Deliveries {
         }
         let Some(slow) = self.slow_above(object, receiver, stripe) else { return };
         let waits = |node: &NodeId| self.tasks.fetching(*node, object).is_some_and(|it| it.waits_for(stripe));
+        let is_behind =
+            |node: &&NodeId| self.tasks.fetching(**node, object).is_some_and(|it| it.is_behind(stripe));
         let children = self.overlays.children(object, slow, stripe);
-        if children.iter().filter(|child| waits(child)).count() * 2 < children.len() {
+        let behind = children.iter().filter(is_behind).count();
+        if behind * 2 <= children.len() {
             return if slow == parent && may_move {
                 self.replace(turn, catalog, id, lost)
             };
@@ -185,7 +189,8 @@ impl Deliveries {
     }
 
     /// Who keeps a stripe from a receiver that waits for it. Who is far below the slow one may complain first: that is the first on the
-    /// way to the source that has a block more of the stripe than those below it, or does not wait for it itself.
+    /// way to the source that has a block more of the stripe than those below it, or does not wait for it itself, and not because it has
+    /// nothing of it yet.
     fn slow_above(&self, object: ObjectId, receiver: NodeId, stripe: u8) -> Option<NodeId> {
         let parent = |node: &NodeId| self.overlays.parent(object, *node, stripe);
         let way = core::iter::successors(Some(receiver), parent).take(self.overlays.size(object));
@@ -195,7 +200,8 @@ impl Deliveries {
         let is_slow = |(node, above): &(NodeId, NodeId)| {
             let (Some(below), Some(above)) = (task(node), task(above)) else { return false };
             let block = BlockLayout::of(above.facts.bytes).block_bytes();
-            above.brought(stripe) > below.brought(stripe) + block || !above.waits_for(stripe)
+            let (below, its) = (below.brought(stripe), above.brought(stripe));
+            its > below + block || its > Bytes::ZERO && !above.waits_for(stripe)
         };
         edges.find(is_slow).map(|(_, slow)| slow)
     }

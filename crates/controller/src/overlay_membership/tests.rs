@@ -119,6 +119,18 @@ fn who_comes_late_has_all_stripes_and_slots_in_the_trees_that_have_the_fewest() 
     assert!(left.iter().max().unwrap() - left.iter().min().unwrap() <= 4, "{left:?}");
 }
 
+/// There are as many slots as are needed, but not always in the tree in which they are.
+#[test]
+fn of_those_who_come_late_nobody_sends_more_than_a_copy() {
+    let mut overlays = begun(29, 0);
+    for n in 100..120 {
+        overlays.join(OBJECT, (node(n), None), true, &all()).unwrap();
+        overlays.check(&BTreeSet::new()).unwrap();
+        let most = overlays.only().members.values().map(|member| member.load()).max();
+        assert_eq!(most, Some(1000), "after {n}");
+    }
+}
+
 #[test]
 fn who_passes_nothing_on_is_nobodys_parent() {
     let mut overlays = begun(2, 0);

@@ -94,9 +94,15 @@ impl Member {
         Some((self.parents[stripe]?, self.children[stripe].clone()))
     }
 
-    /// Slots that it has left in a tree.
+    /// Slots that it has left in a tree. Where it has lent some to another tree, it has fewer.
     pub(super) fn free(&self, stripe: usize) -> u32 {
-        self.slots[stripe].saturating_sub(self.children[stripe].len() as u32)
+        let here = self.slots[stripe].saturating_sub(self.children[stripe].len() as u32);
+        let everywhere = self.slots.iter().sum::<u32>().saturating_sub(self.all_children());
+        here.min(everywhere)
+    }
+
+    fn all_children(&self) -> u32 {
+        self.children.iter().map(|children| children.len() as u32).sum()
     }
 
     /// How good a parent it is for a receiver of a rack, the best first, but for how deep it stands: sends too much already, is in
@@ -111,8 +117,7 @@ impl Member {
 
     /// Children that it has in all trees, in thousandths of those that it may have.
     pub(super) fn load(&self) -> u32 {
-        let children: usize = self.children.iter().map(Vec::len).sum();
-        (children as u32 * 1000).checked_div(self.slots.iter().sum()).unwrap_or(u32::MAX)
+        (self.all_children() * 1000).checked_div(self.slots.iter().sum()).unwrap_or(u32::MAX)
     }
 }
 
@@ -142,7 +147,7 @@ impl Overlay {
             self.racks.entry(rack.clone()).or_default().insert(node);
         }
         self.members.insert(node, member);
-        (0..usize::from(self.of)).for_each(|stripe| self.note_free(node, stripe));
+        self.note_free(node);
     }
 
     pub(super) fn remove(&mut self, node: NodeId) -> Option<Member> {
@@ -172,12 +177,14 @@ impl Overlay {
         self.members.get(&node).map_or(0, |member| member.slots[stripe])
     }
 
-    /// A member may send a stripe to one more, or no longer.
-    pub(super) fn note_free(&mut self, node: NodeId, stripe: usize) {
-        let is_free = self.members.get(&node).is_some_and(|it| it.passes_on && it.free(stripe) > 0);
-        match is_free {
-            true => _ = self.free[stripe].insert(node),
-            false => _ = self.free[stripe].remove(&node),
+    /// A member may send stripes to one more, or no longer.
+    pub(super) fn note_free(&mut self, node: NodeId) {
+        let member = self.members.get(&node).filter(|member| member.passes_on);
+        for (stripe, free) in self.free.iter_mut().enumerate() {
+            match member.is_some_and(|member| member.free(stripe) > 0) {
+                true => _ = free.insert(node),
+                false => _ = free.remove(&node),
+            }
         }
     }
 
@@ -191,7 +198,7 @@ impl Overlay {
             Some(above) => above.children[stripe].push(node),
             None => self.outside.entry((parent, stripe)).or_default().push(node),
         }
-        self.note_free(parent, stripe);
+        self.note_free(parent);
     }
 
     /// From now on it has it from nobody.
@@ -203,7 +210,7 @@ impl Overlay {
         if let Some(children) = of_member.or_else(|| outside.get_mut(&(parent, stripe))) {
             children.retain(|child| *child != node);
         }
-        self.note_free(parent, stripe);
+        self.note_free(parent);
     }
 
     /// Hops to a receiver in a tree, from a node that `holds` the object; none if the way is broken, or leads through
@@ -267,9 +274,9 @@ impl Overlay {
         left.sort_unstable();
         let trees = left.iter().take(LATE_TREES).map(|(_, stripe)| *stripe).collect::<Vec<_>>();
         if let Some(member) = self.members.get_mut(&node) {
-            trees.iter().for_each(|stripe| member.slots[*stripe] = LATE_SLOTS);
+            trees.into_iter().for_each(|stripe| member.slots[stripe] = LATE_SLOTS);
         }
-        trees.into_iter().for_each(|stripe| self.note_free(node, stripe));
+        self.note_free(node);
     }
 
     /// Trees need a few edges fewer than there are slots: everybody may send a whole copy, for those who come later.
@@ -283,8 +290,6 @@ impl Overlay {
             (0..spare as usize).for_each(|n| *inside[n % trees] += 1);
         }
         let members: Vec<NodeId> = self.members.keys().copied().collect();
-        for node in members {
-            (0..usize::from(self.of)).for_each(|stripe| self.note_free(node, stripe));
-        }
+        members.into_iter().for_each(|node| self.note_free(node));
     }
 }
