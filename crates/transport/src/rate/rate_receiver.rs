@@ -294,8 +294,11 @@ impl RateReceiver {
         if self.ledger.is_none() || self.over || !self.flows[came.place].is_live() {
             return false;
         }
-        let scheduling = self.within_limits(came.scheduling);
+        let (scheduling, receivers) = (self.within_limits(came.scheduling), self.receivers());
         let flow = &mut self.flows[came.place];
+        if came.by_group {
+            flow.return_to_group(now, self.config, receivers);
+        }
         if !flow.answers_to(now, came.by_group) {
             // A gift: what the group gets, after this receiver has left it.
             return true;

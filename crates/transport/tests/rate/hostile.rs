@@ -5,7 +5,7 @@ use core::num::NonZeroU16;
 use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_testkit::{Simulation, receivers};
 use headwater_transport::source::{Source, SourceConfig};
-use headwater_units::{BlockIndex, Duration, Esi, FlowId, PathId, Rank, SymbolId, Time};
+use headwater_units::{BitRate, BlockIndex, Duration, Esi, FlowId, PathId, Rank, SymbolId, Time};
 use headwater_wire::{
     Body, Class, FinReason, Missing, Nack, RateFeedback, RateProbe, RateUnit, RoundTrip, ScheduledFin,
     ScheduledSymbol, Scheduling, TransferEnd,
@@ -170,5 +170,26 @@ fn little_is_sent_to_an_address_that_has_not_answered() {
     assert_eq!(sent, 10);
     let mut net = setup.net();
     net.finish();
+    net.is_settled();
+}
+
+/// Goal: a receiver that was told by a liar that it is left behind, and answers numbers that its group has used, goes back to the group
+/// of a source that knows nothing of it.
+#[test]
+fn a_false_word_of_being_left_behind_strands_nobody() {
+    let mut net = Setup { blocks: 4, ..Setup::group(2) }.net();
+    let scheduling = Scheduling::new(RateUnit::finest(mbps(1000)), Rank::LAST, BitRate::ZERO, mbps(1000));
+    let probe = RateProbe { number: 1, round_trip: RoundTrip::of(us(100)), scheduling };
+    for body in [Body::Detached, Body::RateProbe(probe)] {
+        net.call(us(500), move |net| {
+            let packet = Packet::of_flow(PathId(0), flow(1), Class::Bulk, body);
+            net.hear(2, packet);
+        });
+    }
+    // Nothing of the group reaches it meanwhile, so that something is missing.
+    net.meddler = Box::new(|receiver, body| receiver != 1 || !matches!(body, Body::ScheduledSymbol(_)));
+    net.call(ms(20), |net| net.meddler = Box::new(|_, _| true));
+    net.run(Duration::from_secs(10));
+    assert!(net.receptions.iter().all(|it| it.finished.is_some()));
     net.is_settled();
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   of a group:  answers the group's datagrams --left behind--> answers its own; what the group brings is a gift
+//!                          ^------- its own are silent for long, the group is not ------/
 //! ```
 
 use headwater_units::{BitRate, Duration, FlowId, PathId, Rank, Time};
@@ -22,6 +23,8 @@ const LONGEST_PATIENCE: Duration = Duration::from_secs(4);
 /// Silence after which a group does not go on, for a receiver that has left it and missed its end: five times the longest that a source
 /// is silent while it waits for a rate. What such a receiver asks for alone although the group will bring it is sent twice.
 pub(super) const GROUP_LIVES: Duration = Duration::from_millis(500);
+/// Silence of its own flow after which a receiver that has left a group which goes on was not left behind by its source: whoever said so.
+const NOT_LEFT: Duration = Duration::from_secs(2);
 /// Interval at which it looks.
 pub(super) const LOOKS_AGAIN: Duration = Duration::from_millis(100);
 
@@ -125,10 +128,23 @@ impl Flow {
         let Some(group) = self.group.as_mut().filter(|group| group.attached) else { return false };
         // Whoever was frozen until now has heard nothing, whether or not the group goes on.
         (group.attached, group.heard) = (false, now);
+        self.heard = now;
+        self.begin_anew(now, config, receivers);
+        true
+    }
+
+    /// Its group has been heard, which it has left: it goes back if its own flow has brought nothing for long.
+    pub(super) fn return_to_group(&mut self, now: Time, config: RateReceiverConfig, receivers: u16) {
+        let is_silent = now.since(self.heard) >= NOT_LEFT;
+        let Some(group) = self.group.as_mut().filter(|group| !group.attached && is_silent) else { return };
+        group.attached = true;
+        self.begin_anew(now, config, receivers);
+    }
+
+    fn begin_anew(&mut self, now: Time, config: RateReceiverConfig, receivers: u16) {
         self.arrivals = Arrivals::new(config.reordering);
         self.feedback = Feedback::new(config, receivers);
         (self.speaks_at, self.doublings) = (Some(now), 0);
-        true
     }
 
     /// Whether it has left its group: what the others are sent may not come to it any more.
