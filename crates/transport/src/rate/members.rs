@@ -111,6 +111,13 @@ impl Members {
         true
     }
 
+    /// How far away one of them is, as its path has shown before it was sent anything.
+    pub(super) fn on_distance(&mut self, now: Time, flow: FlowId, round_trip: Duration) {
+        if let Some(member) = self.find(flow).filter(|member| member.rtt.smoothed().is_none()) {
+            member.rtt.on_sample(now, round_trip, Duration::ZERO);
+        }
+    }
+
     /// One of them answers a packet that was sent, and makes an offer. The rate may be another one now.
     pub(super) fn on_answer(
         &mut self,

@@ -9,7 +9,7 @@
 //! an answer shows which it means.
 
 use headwater_machine::{Output, Packet};
-use headwater_units::{BlockIndex, Bytes, FlowId, Geometry, Packets, PathId, Symbols, Time};
+use headwater_units::{BlockIndex, Bytes, Duration, FlowId, Geometry, Packets, PathId, Symbols, Time};
 use headwater_wire::{
     Body, Class, Delivery, FlowRole, Missing, Push, RateFeedback, RateTerms, SCHEDULED_OVERHEAD, TransferEnd,
     TransferReport,
@@ -75,6 +75,8 @@ struct Telling {
 pub(crate) struct Common {
     /// The group whose member has just answered.
     pub(crate) answered: Option<FlowId>,
+    /// Its path has been measured.
+    distance: Option<Duration>,
     /// A transfer that its network does not schedule.
     pub(crate) fell_back: Option<(FlowId, WhyFallback)>,
 }
@@ -190,9 +192,11 @@ impl RateFlow {
         shared: &mut Shared,
         common: &mut Common,
     ) {
-        let (Role::Sends(transfer), Some((feedback, missing))) = (&mut self.role, answer(body)) else {
-            return;
-        };
+        let Role::Sends(transfer) = &mut self.role else { return };
+        if let Some(distance) = common.distance.take() {
+            transfer.on_distance(now, member, distance);
+        }
+        let Some((feedback, missing)) = answer(body) else { return };
         let why = transfer.on_answer(now, member, feedback, missing, &mut shared.out);
         self.fall_back(now, why, common);
     }
@@ -314,7 +318,17 @@ impl SourceFlow for RateFlow {
         match (body, answer(body)) {
             (_, Some(said)) => self.on_answer(now, path, said, shared, common),
             (Body::Challenge { nonce }, _) if !self.is_group() => {
-                self.reach.hear(now, path, Some(*nonce), self.push.flow, shared);
+                let flow = self.push.flow;
+                let distance = self.reach.hear(now, path, Some(*nonce), flow, shared);
+                match (&mut self.role, distance) {
+                    (_, None) => {}
+                    (Role::Attached { group, .. }, Some(_)) => {
+                        (common.answered, common.distance) = (Some(*group), distance);
+                    }
+                    (Role::Sends(transfer) | Role::Detached { transfer, .. }, Some(distance)) => {
+                        transfer.on_distance(now, flow, distance);
+                    }
+                }
             }
             _ => return false,
         }

@@ -14,12 +14,15 @@ pub(super) struct Reach {
     /// Which addresses have answered, where that is asked.
     paths: Option<Paths>,
     challenged_at: Option<Time>,
+    /// It has been challenged more than once: which of these an answer answers is not known.
+    again: bool,
     rechallenge: Duration,
 }
 
 impl Reach {
     pub(super) fn new(validates: bool, rechallenge: Duration) -> Self {
-        Reach { path: None, paths: validates.then(Paths::default), challenged_at: None, rechallenge }
+        let paths = validates.then(Paths::default);
+        Reach { path: None, paths, challenged_at: None, again: false, rechallenge }
     }
 
     pub(super) fn path(&self) -> Option<PathId> {
@@ -31,29 +34,36 @@ impl Reach {
         (self.path, self.paths) = (Some(path), None);
     }
 
-    /// The receiver is, or says that it is, at this path, perhaps with the nonce of a challenge.
+    /// The receiver is, or says that it is, at this path, perhaps with the nonce of a challenge. Returns the round trip if this is the
+    /// answer to the first one.
     pub(super) fn hear(
         &mut self,
         now: Time,
         path: PathId,
-        nonce: Option<u64>,
+        echo: Option<u64>,
         flow: FlowId,
         shared: &mut Shared,
-    ) {
+    ) -> Option<Duration> {
         let Some(paths) = &mut self.paths else {
             self.path = Some(path);
-            return;
+            return None;
         };
         let known = paths.current() == Some(path);
-        let news = paths.on_opening(path, nonce, 0, &mut shared.rng);
+        let awaited = paths.unanswered().is_some_and(|(asked, nonce)| asked == path && echo == Some(nonce));
+        let news = paths.on_opening(path, echo, 0, &mut shared.rng);
         self.path = paths.current();
-        let PathNews::Challenge(nonce) = news else { return };
+        let PathNews::Challenge(nonce) = news else {
+            let asked_at = self.challenged_at.filter(|_| awaited && !self.again);
+            return asked_at.map(|at| now.since(at));
+        };
         let due = self.challenged_at.is_none_or(|at| now >= at + self.rechallenge);
         if !known || due {
+            self.again = self.challenged_at.is_some();
             self.challenged_at = Some(now);
             let packet = Packet::of_flow(path, flow, Class::Control, Body::Challenge { nonce });
             shared.out.push_back(Output::Transmit(packet));
         }
+        None
     }
 
     /// Whether a packet may go there.

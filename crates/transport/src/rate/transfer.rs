@@ -219,6 +219,12 @@ impl Transfer {
         why
     }
 
+    /// A receiver's path has answered, after a round trip: one that was only guessed matters no more.
+    pub(super) fn on_distance(&mut self, now: Time, member: FlowId, round_trip: Duration) {
+        self.members.on_distance(now, member, round_trip);
+        self.reckon(now);
+    }
+
     /// The rate, or what there is to send, may be another one.
     pub(super) fn reckon(&mut self, now: Time) {
         let rate = self.members.rate();

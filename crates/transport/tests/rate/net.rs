@@ -24,7 +24,7 @@ use headwater_units::{
     BitRate, Bytes, Duration, FetchId, FlowId, FlowKey, Geometry, NodeId, ObjectId, PathId, TaskId, Time,
 };
 use headwater_wire::{
-    Body, Control, Delivery, FlowGrant, FlowRole, Push, Refusal, ToController, ToReceiver, ToSource,
+    Body, Control, Delivery, FlowGrant, FlowRole, Push, Refusal, Start, ToController, ToReceiver, ToSource,
 };
 
 pub(crate) const SYMBOL: u16 = 4096;
@@ -85,6 +85,8 @@ pub(crate) struct Setup {
     pub(crate) decoding: Duration,
     pub(crate) limit: Option<BitRate>,
     pub(crate) blocks_in_flight: usize,
+    /// What the controller takes the round trip for, where it says so.
+    pub(crate) said_rtt: Option<Duration>,
     /// Is not there at the beginning.
     pub(crate) absent: Option<usize>,
 }
@@ -109,6 +111,7 @@ impl Default for Setup {
             decoding: Duration::ZERO,
             limit: None,
             blocks_in_flight: 256,
+            said_rtt: None,
             absent: None,
         }
     }
@@ -250,7 +253,9 @@ impl Net {
         let members: Vec<FlowId> = (0..self.setup.receivers).map(|it| beyond(flow(it))).collect();
         let own = |role: FlowRole, flow| {
             let push = self.object().push(TaskId(1), flow, KEY, NodeId([3; 32]), delivery);
-            Packet::control(CONTROLLER, ToSource::Push(Push { role, ..push }))
+            let rate = self.setup.link;
+            let start = self.setup.said_rtt.map(|rtt| Start { rtt, rate });
+            Packet::control(CONTROLLER, ToSource::Push(Push { role, start, ..push }))
         };
         let group = beyond(GROUP);
         let role = |_| if self.setup.group { FlowRole::Member { group } } else { FlowRole::Single };

@@ -46,6 +46,20 @@ fn nothing_is_sent_before_the_first_feedback_and_a_round_trip_later_it_is() {
     }
 }
 
+/// Goal: a controller that takes the round trip for too long costs no more than the round trips in which the paths are proved: the
+/// source asks again as soon as it knows, and its receivers spread what they say over that.
+#[test]
+fn a_round_trip_that_was_guessed_too_long_is_forgotten_when_the_paths_have_answered() {
+    let mut setup = Setup { delay: ms(5), said_rtt: Some(ms(400)), ..Setup::group(3) };
+    setup.source.validates_paths = true;
+    let mut net = setup.net();
+    net.finish();
+    net.is_settled();
+    let first = net.symbols(GROUP)[0].at;
+    // There and back each: the opening and the challenge, its echo and a probe, and an answer that waits for a round trip at most.
+    assert!(first < at(ms(50)), "{first}");
+}
+
 /// Goal: whatever the switch leaves, the transfer is at that rate three round trips later (PAM: one or two for a stable load).
 #[test]
 fn the_rate_follows_the_least_offer_within_three_round_trips() {
