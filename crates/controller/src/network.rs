@@ -7,7 +7,7 @@ use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_fabric::trees::{self, Group, Hop, PacketSizes, SteinerTree, Switches, Telling};
-use headwater_fabric::{FabricError, FabricSpec, HostId, LinkId, Topology};
+use headwater_fabric::{FabricError, FabricSpec, HostId, LinkDelay, LinkId, Topology};
 use headwater_units::{BitRate, BlockIndex, Bytes, Duration, Esi, FlowId, SymbolId, Time};
 use headwater_wire::{Body, Class, Datagram, NodeInfo, SYMBOL_OVERHEAD};
 use serde::{Deserialize, Serialize};
@@ -49,6 +49,10 @@ pub struct NetworkSpec {
     /// Every port on the way from a host to another grants rates (PAM), those of hosts too: casts may go at these.
     #[serde(default)]
     pub computes_rates: bool,
+    /// How long these ports let packets wait, all on a way together (PAM q0), as in `"20 ms"`: only a longer queue is a sign of one that
+    /// grants nothing. A round trip or less needs no mention.
+    #[serde(default)]
+    pub tolerated_queue: LinkDelay,
 }
 
 /// How nodes that are on a tree already are told that it was rerouted (Datacast §III).
@@ -133,6 +137,7 @@ pub(crate) struct Network {
     pub(crate) signalling: SignallingMode,
     /// Its switches grant rates.
     pub(crate) computes_rates: bool,
+    pub(crate) tolerated_queue: Duration,
     addresses: Vec<Vec<IpAddr>>,
     by_address: BTreeMap<IpAddr, HostId>,
     /// Until when a link counts as cut.
@@ -182,6 +187,7 @@ impl Network {
             most_trees: spec.trees.map_or(MOST_TREES, |trees| usize::from(trees).clamp(1, MOST_TREES)),
             signalling: spec.signalling,
             computes_rates: spec.computes_rates,
+            tolerated_queue: spec.tolerated_queue.0,
             addresses,
             by_address,
             cut: BTreeMap::new(),
@@ -343,6 +349,7 @@ mod tests {
             framing: None,
             signalling: SignallingMode::Direct,
             computes_rates: false,
+            tolerated_queue: LinkDelay::ZERO,
         }
     }
 

@@ -108,6 +108,13 @@ impl Scenario {
         [Some(&self.port), self.nic.as_ref()].into_iter().flatten().all(|port| port.allocator.is_some())
     }
 
+    /// How long packets may wait on a way at the port of a host and another one that grants rates: each tolerates what a line sends in the
+    /// round trip that it is told.
+    pub fn tolerated_queue(&self) -> Duration {
+        let told = self.port.allocator.as_ref().and_then(|allocator| allocator.round_trip);
+        told.unwrap_or_default() * 2
+    }
+
     /// Whether anything goes wrong.
     pub(crate) fn has_faults(&self) -> bool {
         !self.faults.is_empty() || !self.drawn_faults.is_empty()

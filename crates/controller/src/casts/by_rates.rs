@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use headwater_units::{NodeId, Rank, Time};
+use headwater_units::{Duration, NodeId, Rank, Time};
 use headwater_wire::{
     AtRates, Delivery, MemberStanding, Precedence, RateNews, RateTerms, Start, TransferOrder, TransferReport,
     Urgency, WhyUnicast, WhyUnscheduled,
@@ -71,6 +71,7 @@ impl Cast {
             precedence: Precedence { order, drops_late },
             link: node.and_then(|info| info.uplink).into_iter().chain(line).min(),
             around: network.map_or(0, |network| network.around().get() as u16),
+            queue: network.map_or(Duration::ZERO, |network| network.tolerated_queue),
         };
         Delivery::Rate {
             receivers: u16::try_from(receivers).unwrap_or(u16::MAX),

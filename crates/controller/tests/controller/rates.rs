@@ -49,6 +49,7 @@ fn on_a_switch(hosts: u8, computes_rates: bool) -> Bench {
         framing: Some(Bytes::new(14)),
         signalling: Default::default(),
         computes_rates,
+        tolerated_queue: LinkDelay::ZERO,
     };
     let config = ControllerConfig { network: Some(network), ..ControllerConfig::default() };
     let mut bench = Bench::with(config).holders([SOURCE]);

@@ -62,7 +62,10 @@ fn signalled(
     signalling: SignallingMode,
 ) -> Bench {
     let (trees, framing, computes_rates) = (None, None, false);
-    let network = Some(NetworkSpec { fabric, hosts, switches, trees, framing, signalling, computes_rates });
+    let tolerated_queue = LinkDelay::ZERO;
+    let network =
+        NetworkSpec { fabric, hosts, switches, trees, framing, signalling, computes_rates, tolerated_queue };
+    let network = Some(network);
     let mut bench =
         Bench::with(ControllerConfig { network, ..ControllerConfig::default() }).holders([SOURCE]);
     for n in 2..=nodes {

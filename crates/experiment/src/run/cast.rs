@@ -267,6 +267,7 @@ fn setup(scenario: &Scenario, cast: &CastText, seed: u64) -> Result<CastSetup, C
         framing: Some(cast.framing),
         signalling: cast.signalling,
         computes_rates: scenario.grants_rates(),
+        tolerated_queue: scenario.tolerated_queue().into(),
     });
     if let Some(network) = &network {
         network.check().map_err(|error| packet::unsupported(error.to_string()))?;

@@ -151,8 +151,9 @@ impl Default for FallbackConfig {
 impl RateSourceConfig {
     /// For a transfer of which the controller says this, if it says anything.
     pub(super) fn under(self, terms: Option<RateTerms>) -> Self {
-        let Some(RateTerms { precedence, link, .. }) = terms else { return self };
-        RateSourceConfig { ranking: ranking(precedence), link: link.unwrap_or(self.link), ..self }
+        let Some(RateTerms { precedence, link, queue, .. }) = terms else { return self };
+        let fallback = self.fallback.map(|it| FallbackConfig { jitter: it.jitter.max(queue), ..it });
+        RateSourceConfig { ranking: ranking(precedence), link: link.unwrap_or(self.link), fallback, ..self }
     }
 
     /// Of hosts whose programs are woken some milliseconds late at times: round trips are no sign of a queue until they are longer by more
@@ -168,5 +169,20 @@ impl RateSourceConfig {
     /// compute rates.
     pub fn data_centre(link: BitRate) -> Self {
         RateSourceConfig { link, validates_paths: false, fallback: None, ..RateSourceConfig::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_that_switches_tolerate_is_no_sign_of_one_that_grants_nothing() {
+        let jitter = |queue| {
+            let terms = RateTerms { precedence: Precedence::default(), link: None, around: 0, queue };
+            RateSourceConfig::on_hosts().under(Some(terms)).fallback.unwrap().jitter
+        };
+        assert_eq!(jitter(Duration::from_millis(500)), Duration::from_millis(500));
+        assert_eq!(jitter(Duration::ZERO), RateSourceConfig::on_hosts().fallback.unwrap().jitter);
     }
 }

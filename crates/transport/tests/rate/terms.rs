@@ -4,7 +4,9 @@
 use headwater_machine::{Endpoint, Input, Output, Packet};
 use headwater_transport::SourceCommand;
 use headwater_transport::source::{Source, SourceConfig};
-use headwater_units::{BitRate, Bytes, FlowId, FlowKey, NodeId, ObjectId, PathId, Rank, TaskId, Theta, Time};
+use headwater_units::{
+    BitRate, Bytes, Duration, FlowId, FlowKey, NodeId, ObjectId, PathId, Rank, TaskId, Theta, Time,
+};
 use headwater_wire::{
     Body, Class, Control, Delivery, FlowRole, Precedence, Push, RateTerms, ToController, ToSource,
     TransferOrder, TransferReport,
@@ -67,7 +69,7 @@ fn says(mut source: Source) -> (Option<headwater_wire::Scheduling>, Option<Trans
 
 fn terms(order: TransferOrder) -> RateTerms {
     let precedence = Precedence { order, drops_late: false };
-    RateTerms { precedence, link: Some(mbps(200)), around: 42 }
+    RateTerms { precedence, link: Some(mbps(200)), around: 42, queue: Duration::ZERO }
 }
 
 #[test]

@@ -93,6 +93,8 @@ pub struct RateTerms {
     pub link: Option<BitRate>,
     /// Bytes that links carry around a datagram above UDP: rates count them.
     pub around: u16,
+    /// How long switches that grant rates let packets wait on a way: a queue that stands for no longer is no sign that one does not.
+    pub queue: Duration,
 }
 
 /// Why a transfer does not go, or goes no longer, at the rate that switches compute.
