@@ -13,6 +13,7 @@ use headwater_units::{Bytes, Duration};
 use headwater_wire::DSCP_CONTROL;
 use serde_json::Value;
 
+use super::groups::Ask;
 use super::recipe::{ETHERNET, Recipe, facts, tuning};
 use super::{Kind, Trouble};
 use crate::subprocess::{Ended, Guard, Process, Scratch, without_settings, write_random};
@@ -21,8 +22,8 @@ use crate::subprocess::{Ended, Guard, Process, Scratch, without_settings, write_
 pub(super) const CONTROLLER_PORT: u16 = 7000;
 pub(super) const SOURCE_PORT: u16 = 7001;
 const TCP_PORT: u16 = 7100;
-/// How the commands of plain TCP begin.
-const TCP: [&str; 2] = ["debug", "tcp"];
+/// The option of processes that write about their flows.
+const SAMPLED: &str = "--timeline-every";
 /// More processes than this would want more processor time than there is.
 const MOST_PARTS: usize = 128;
 /// How long everybody may take to get ready, and to end.
@@ -32,6 +33,8 @@ const GONE: Patience = Patience::from_secs(5);
 const LOOK: Patience = Patience::from_millis(2);
 /// Interval between looks at flows where the scenario takes no samples: for their totals.
 const SELDOM: Duration = Duration::from_millis(50);
+/// And where it matters when a flow begins.
+const BEGINNING: Duration = Duration::from_millis(10);
 /// IPv4 and TCP headers with timestamps.
 const TCP_HEADERS: u64 = 20 + 32;
 
@@ -46,6 +49,8 @@ pub(super) enum Part {
     Node,
     /// `headwater cast`.
     Asker,
+    /// `headwater cast` of a task, by its place.
+    Cast(usize),
     /// `headwater get` of a task, by its place.
     Get(usize),
     /// `headwater debug tcp receive` of a task.
@@ -118,6 +123,8 @@ pub(super) struct Deployment<'a> {
     guard: Guard,
     /// The object of each task, in hex; the name of its connections where the scheme is TCP.
     pub(super) objects: Vec<String>,
+    /// Casts that are asked for when their tasks arrive.
+    pub(super) asks: Vec<Option<Ask>>,
     program: PathBuf,
     /// How often flows are looked at.
     pub(super) every: Duration,
@@ -153,13 +160,19 @@ impl<'a> Deployment<'a> {
             scratch,
             guard,
             objects: Vec::new(),
+            asks: Vec::new(),
             program,
-            every: stage.every.unwrap_or(SELDOM),
+            every: match kind {
+                // A task begins with its flow.
+                Kind::Groups => BEGINNING,
+                _ => stage.every.unwrap_or(SELDOM),
+            },
             logs: context.logs.as_deref(),
         };
         match kind {
             Kind::Cast(casting) => deployment.prepare_cast(scenario, casting, stage, seed, context)?,
             Kind::Shuffle(shuffle) => deployment.prepare_shuffle(shuffle, stage.hosts.len(), context)?,
+            Kind::Groups => deployment.prepare_groups(scenario, stage, &recipe, seed, context)?,
             Kind::Tasks => {
                 deployment.prepare_push(scenario, stage, &recipe, seed, context)?;
                 deployment.prepare_tcp(scenario, stage, &recipe, context)?;
@@ -189,7 +202,7 @@ impl<'a> Deployment<'a> {
         }
         let common = tuning(scenario, stage, &folder)?;
         let mut data = vec![format!("--mtu={}", recipe.mtu)];
-        data.push(format!("--timeline-every={}ns", self.every.as_nanos()));
+        data.push(self.sampled());
         // Where ports have classes, that of ACKs is known by its code point.
         data.extend((!scenario.port.classes.is_empty()).then(|| format!("--dscp-control={DSCP_CONTROL}")));
 
@@ -247,7 +260,7 @@ impl<'a> Deployment<'a> {
         context: &RunContext,
     ) -> Result<(), Trouble> {
         let payload = scenario.packet.data.get().saturating_sub(ETHERNET + TCP_HEADERS).max(1);
-        let every = format!("--timeline-every={}ns", self.every.as_nanos());
+        let every = self.sampled();
         let at = |deployment: &Self, place: usize, task: &TaskPlan| {
             format!("{}:{}", deployment.net.ipv4(task.receiver as usize), TCP_PORT + place as u16)
         };
@@ -279,6 +292,11 @@ impl<'a> Deployment<'a> {
             }
         }
         self.wait_for(context, "ready", |part| matches!(part, Part::TcpSend(..))).map(drop)
+    }
+
+    /// The option by which a process writes about its flows.
+    pub(super) fn sampled(&self) -> String {
+        format!("{SAMPLED}={}ns", self.every.as_nanos())
     }
 
     fn sources_of(&self, task: &TaskPlan) -> String {
@@ -328,9 +346,8 @@ impl<'a> Deployment<'a> {
             command.arg("--state").arg(folder.join(format!("{name}.state")));
         }
         // Others have no flows of their own, or nobody reads of them.
-        let timeline = (matches!(&*arguments[0], "serve" | "get")
-            || arguments.starts_with(&TCP.map(str::to_owned)))
-        .then(|| folder.join(format!("{name}.{life}.csv")));
+        let is_sampled = arguments.iter().any(|it| it.starts_with(SAMPLED)) || arguments[0] == "get";
+        let timeline = is_sampled.then(|| folder.join(format!("{name}.{life}.csv")));
         if let Some(timeline) = &timeline {
             command.arg("--timeline").arg(timeline);
         }

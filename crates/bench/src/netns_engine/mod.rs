@@ -4,7 +4,8 @@
 //!  scenario, seed --> Stage: who wants what, and when                     (headwater_experiment::run)
 //!                 --> EmulatedNet: the fabric, under real packets         (headwater_testbed::emulate)
 //!                 --> Deployment: a `serve` per source, a `get` per task, a controller; `debug tcp` where the scheme is TCP,
-//!                                agents or servers, and `debug shuffle fetch` per host, for a shuffle
+//!                                agents or servers, and `debug shuffle fetch` per host, for a shuffle; a node per host, and `cast`,
+//!                                for what goes to several
 //!                     play: starts, stops and host faults at their times; queues are sampled meanwhile
 //!                 --> Records, as the packet engine leaves them --> the same tables, judged by the same claims
 //! ```
@@ -18,7 +19,9 @@
 //! is the kernel's.
 
 mod cast;
+mod cluster;
 mod deployment;
+mod groups;
 mod play;
 mod recipe;
 mod records;
@@ -91,6 +94,7 @@ fn attempt(
     let kind = match (&casting, &shuffle) {
         (Some(casting), _) => Kind::Cast(casting),
         (None, Some(shuffle)) => Kind::Shuffle(shuffle),
+        (None, None) if scenario.scheme == Scheme::Pam => Kind::Groups,
         (None, None) => Kind::Tasks,
     };
     let mut deployment = Deployment::ready(scenario, stage, kind, seed, processor, context)?;
@@ -101,15 +105,20 @@ fn attempt(
             (shuffle::tables(shuffle, &deployment.net, &shuffled), shuffled.played)
         }
         Kind::Cast(casting) => {
-            let played = play::play(&mut deployment, stage, Some(casting), context, watch)?;
+            let played = play::play(&mut deployment, stage, kind, context, watch)?;
             deployment.leave()?;
             (cast::tables(casting, stage, &deployment.net, &played), played)
         }
-        Kind::Tasks => {
-            let played = play::play(&mut deployment, stage, None, context, watch)?;
+        Kind::Tasks | Kind::Groups => {
+            let played = play::play(&mut deployment, stage, kind, context, watch)?;
             let timelines = deployment.leave()?;
-            let records = records::records(stage, &deployment.objects, &played, &timelines)?;
-            (stage.tables(&records), played)
+            let records = records::records(stage, kind, &deployment.objects, &played, &timelines)?;
+            let mut tables = stage.tables(&records);
+            if let Kind::Groups = kind {
+                let (name, value) = ("signalling_s".to_owned(), groups::signalling(stage, &records));
+                MeasureRow { name, value }.push(&mut tables.measures);
+            }
+            (tables, played)
         }
     };
     let validity = played.last.validity;
@@ -129,6 +138,8 @@ fn attempt(
 enum Kind<'a> {
     /// Tasks of one receiver each, and background.
     Tasks,
+    /// Tasks of several receivers.
+    Groups,
     /// A cast.
     Cast(&'a CastStage<'a>),
     /// Jobs that fetch map outputs.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration as Pause;
 
-use headwater_experiment::run::{CastStage, Repair, Stage};
+use headwater_experiment::run::{Repair, Stage};
 use headwater_fabric::LinkId;
 use headwater_lab::RunContext;
 use headwater_testbed::emulate::HostFault;
@@ -11,8 +11,8 @@ use headwater_testbed::soft_switch::{QueueSample, Sampling, Snapshot};
 use headwater_units::{Duration, Time};
 use serde_json::Value;
 
-use super::Trouble;
 use super::deployment::{Actor, Deployment, Part, error_in};
+use super::{Kind, Trouble};
 use crate::subprocess::monotonic_ns;
 
 /// Number of looks at a queue for each sample, which is their mean.
@@ -87,7 +87,7 @@ enum Cue {
 pub(super) fn play(
     deployment: &mut Deployment<'_>,
     stage: &Stage,
-    casting: Option<&CastStage<'_>>,
+    kind: Kind<'_>,
     context: &RunContext,
     watch: &mut dyn FnMut(f64),
 ) -> Result<Played, Trouble> {
@@ -95,7 +95,7 @@ pub(super) fn play(
     let first = begin_sampling(deployment, stage)?;
     let begin = deployment.net.begin()?;
     deployment.net.switch().forget_lateness()?;
-    if let Some(casting) = casting {
+    if let Kind::Cast(casting) = kind {
         deployment.begin_cast(casting)?;
     }
     let mut play = Play {
@@ -204,6 +204,7 @@ impl Play {
                 self.begun[task] = true;
                 let parts = deployment.actors.iter_mut().filter(|actor| actor.part.asks_for(task));
                 parts.for_each(|actor| actor.process.tell("start"));
+                deployment.ask_for(task)?;
             }
             Cue::Stop(task) => {
                 if self.finished[task].is_none() {
@@ -276,6 +277,7 @@ impl Play {
             }
             Part::TcpSend(..) => actor.dismissed |= line["finish_ns"].is_u64(),
             Part::Asker => actor.dismissed |= self.hear_cast(stage, line),
+            Part::Cast(task) => actor.dismissed |= self.hear_group(task, line),
             Part::Controller | Part::Serve | Part::Node => {}
             Part::Agent | Part::ShuffleServe | Part::ShuffleFetch(_) => {}
         }

@@ -7,6 +7,7 @@ use headwater_experiment::run::{HostFacts, Stage};
 use headwater_experiment::scenario::{DataClass, Machines, Scenario, Scheme};
 use headwater_sim::packet::TaskPlan;
 use headwater_units::{BitRate, BlockIndex, Bytes, Geometry};
+use headwater_wire::SCHEDULING;
 
 use super::Trouble;
 use headwater_driver::room_in;
@@ -73,6 +74,7 @@ impl Recipe {
         };
         let mtu = scenario.packet.data.get().saturating_sub(ETHERNET);
         let room = room_in(u16::try_from(mtu).unwrap_or(u16::MAX), ([10, 0, 0, 1], 1).into());
+        let room = if scenario.scheme == Scheme::Pam { room - SCHEDULING as u16 } else { room };
         let push = |place: &usize| tcp[*place].is_none();
         let sizes: Vec<Option<Bytes>> = (0..stage.tasks.len())
             .map(|place| push(&place).then(|| object_of(stage.tasks[place].packets, room)))
@@ -114,7 +116,9 @@ fn congestion(scheme: Scheme) -> Result<Option<&'static str>, Trouble> {
     const KNOWN: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     let name = match scheme {
         // A shuffle has no tasks: its connections are told what they run.
-        Scheme::Ppush { .. } | Scheme::Scdp | Scheme::Cast | Scheme::Shuffle { .. } => return Ok(None),
+        Scheme::Ppush { .. } | Scheme::Scdp | Scheme::Pam | Scheme::Cast | Scheme::Shuffle { .. } => {
+            return Ok(None);
+        }
         Scheme::Reno => "reno",
         Scheme::Cubic => "cubic",
         Scheme::Bic => "bic",

@@ -9,10 +9,10 @@ use headwater_sim::packet::{Counts, FlowRow, Records, SampleRow, TaskRow};
 use headwater_switch::{FaultCounts, PortStats};
 use headwater_units::{Duration, FlowId, Time};
 
-use super::Trouble;
 use super::deployment::Part;
 use super::play::Played;
 use super::timeline::{Series, Timeline, total, value_at};
+use super::{Kind, Trouble};
 
 /// Quantities that flows report at their source, by their names in samples.
 const AT_SOURCE: [&str; 6] = ["window", "rtt", "mark_fraction", "theta", "in_flight", "rate"];
@@ -27,6 +27,7 @@ struct Flow {
 /// Reads all timelines and puts everything on one axis; `objects` by task.
 pub(super) fn records(
     stage: &Stage,
+    kind: Kind<'_>,
     objects: &[String],
     played: &Played,
     written: &[(Part, usize, PathBuf)],
@@ -36,12 +37,22 @@ pub(super) fn records(
     for (number, (task, flows)) in stage.tasks.iter().zip(&flows).enumerate() {
         let useful: Vec<f64> = flows.iter().map(|flow| sum(&flow.received, "useful")).collect();
         let all: f64 = useful.iter().sum();
+        let start = |flow: &Flow| {
+            let starts =
+                flow.sent.iter().flat_map(|series| series.values().filter_map(|v| Some(v.first()?.0)));
+            starts.min().unwrap_or(task.at).max(task.at)
+        };
+        // The models' groups are there when a task arrives.
+        let arrival = match kind {
+            Kind::Groups => flows.iter().map(start).min().unwrap_or(task.at),
+            _ => task.at,
+        };
         // Background flows are nobody's task.
         let wanted = number < stage.tasks.len() - stage.background.len();
         records.tasks.extend(wanted.then(|| TaskRow {
             task: number as u32,
             name: task.name.clone(),
-            arrival: task.at,
+            arrival,
             finish: played.finished[number],
             failure: None,
             blocks_done: 0,
@@ -54,13 +65,11 @@ pub(super) fn records(
         }));
         for (place, (flow, useful)) in flows.iter().zip(&useful).enumerate() {
             let increases = flow.received.iter().filter_map(|series| last_increase(series.get("useful")?));
-            let starts =
-                flow.sent.iter().flat_map(|series| series.values().filter_map(|v| Some(v.first()?.0)));
             records.flows.push(FlowRow {
                 task: number as u32,
                 flow: FlowId(place as u64),
                 source: task.sources[place],
-                start: starts.min().unwrap_or(task.at).max(task.at),
+                start: start(flow),
                 last: increases.max(),
                 useful: *useful as u64,
                 share: useful / all.max(1.0),
@@ -110,6 +119,16 @@ fn flows(
                     flows[task][place].sent.push(series);
                 }
                 Part::Get(task) => received.push((*task, flow, series)),
+                Part::Node => {
+                    let Some(&task) = tasks.get(object.as_str()) else { continue };
+                    let (plan, flow) = (&stage.tasks[task], &mut flows[task][0]);
+                    // A task is shown as its first receiver sees it.
+                    if plan.sources[0] as usize == *host {
+                        flow.sent.push(series);
+                    } else if plan.receiver as usize == *host {
+                        flow.received.push(series);
+                    }
+                }
                 Part::TcpSend(task, place) => flows[*task][*place].sent.push(series),
                 Part::TcpReceive(task) => {
                     let place = object.rsplit_once('.').and_then(|(_, place)| place.parse::<usize>().ok());
@@ -117,7 +136,7 @@ fn flows(
                         flow.received.push(series);
                     }
                 }
-                Part::Controller | Part::Node | Part::Asker => {}
+                Part::Controller | Part::Asker | Part::Cast(_) => {}
                 Part::Agent | Part::ShuffleServe | Part::ShuffleFetch(_) => {}
             }
         }
@@ -326,7 +345,7 @@ mod tests {
             last: nothing_counted(),
             looks,
         };
-        records(&stage, &["ab".to_owned()], &played, &written).unwrap()
+        records(&stage, Kind::Tasks, &["ab".to_owned()], &played, &written).unwrap()
     }
 
     /// `ms: value`.

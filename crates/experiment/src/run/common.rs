@@ -197,14 +197,14 @@ pub(super) fn flow_name(plan: &TaskPlan, place: usize) -> String {
 /// The row of a task; `finish` is `None` if it never had all. What only packets show is left out.
 pub(super) fn task_row(
     plan: &TaskPlan,
-    finish: Option<Time>,
+    (arrival, finish): (Time, Option<Time>),
     normaliser: Option<f64>,
     timeouts: u64,
 ) -> TaskRow {
-    let tct = finish.map_or(f64::NAN, |at| at.since(plan.at).as_secs_f64());
+    let tct = finish.map_or(f64::NAN, |at| at.since(arrival).as_secs_f64());
     TaskRow {
         task: plan.name.clone(),
-        arrival_s: plan.at.as_secs_f64(),
+        arrival_s: arrival.as_secs_f64(),
         finish_s: finish.map_or(f64::NAN, Time::as_secs_f64),
         tct_s: tct,
         normalised: normaliser.map_or(f64::NAN, |by| tct / by),

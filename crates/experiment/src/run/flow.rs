@@ -282,7 +282,7 @@ impl<'a> Ledger<'a> {
             let brought: Bytes = done.brought.iter().copied().sum();
             useful += brought;
             let finish = (brought == size(&tasks[at])).then_some(done.finish);
-            common::task_row(plan, finish, self.ground.normaliser, 0).push(&mut tables.tasks);
+            common::task_row(plan, (plan.at, finish), self.ground.normaliser, 0).push(&mut tables.tasks);
             // A task that would arrive after the end has no flows.
             if self.ground.until.is_none_or(|until| plan.at < until) {
                 flow_rows(plan, done, packet, &self.last[at], &mut tables);

@@ -164,7 +164,7 @@ fn in_a_swarm(
 
 fn tables(ground: &Ground, wanted: &Wanted, outcome: &Outcome) -> Tables {
     let mut tables = common::empty_tables();
-    common::task_row(&ground.plans[0], outcome.finish, None, 0).push(&mut tables.tasks);
+    common::task_row(&ground.plans[0], (ground.plans[0].at, outcome.finish), None, 0).push(&mut tables.tasks);
     let rate = trees::bound(&ground.topology, &wanted.group) as f64 * ground.network.host_rate;
     for (name, value) in [
         ("finish_s", outcome.finish.map_or(f64::NAN, Time::as_secs_f64)),

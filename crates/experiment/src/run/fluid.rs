@@ -130,7 +130,7 @@ impl SetUp {
         for (at, (plan, flow)) in ground.plans.iter().zip(&self.model.flows).enumerate() {
             let packets = self.packets(series, at, bits);
             total += packets;
-            common::task_row(plan, None, ground.normaliser, 0).push(&mut tables.tasks);
+            common::task_row(plan, (plan.at, None), ground.normaliser, 0).push(&mut tables.tasks);
             FlowRow {
                 task: plan.name.clone(),
                 flow: common::flow_name(plan, 0),

@@ -114,7 +114,7 @@ fn tables(
     for (at, (plan, transfer)) in ground.plans.iter().zip(&model.transfers).enumerate() {
         let span = |sample: &Sample| sample.to.since(sample.from).as_secs_f64();
         let packets = samples.iter().map(|sample| sample.sent[at] * span(sample) / bits).sum::<f64>();
-        common::task_row(plan, None, ground.normaliser, 0).push(&mut tables.tasks);
+        common::task_row(plan, (plan.at, None), ground.normaliser, 0).push(&mut tables.tasks);
         FlowRow {
             task: plan.name.clone(),
             flow: common::flow_name(plan, 0),

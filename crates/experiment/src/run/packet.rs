@@ -125,7 +125,7 @@ impl Prepared {
         };
         report.unloaded = setup.tasks.iter().take(plans.len()).map(|plan| unloaded(&setup, plan)).collect();
         scheduled::set_deadlines(&mut setup, &plans, &report.unloaded);
-        report.deadlines = scheduled::deadlines(&setup, plans.len());
+        report.expect(&setup.tasks[..plans.len()]);
         Ok(Prepared { setup, report })
     }
 }
@@ -464,6 +464,11 @@ impl Report {
         }
     }
 
+    /// Notes the deadlines of the tasks.
+    pub(super) fn expect(&mut self, tasks: &[TaskPlan]) {
+        self.deadlines = scheduled::deadlines(tasks);
+    }
+
     pub(super) fn tables(&self, records: &Records) -> Tables {
         let mut tables = common::empty_tables();
         self.tasks(records, &mut tables);
@@ -480,7 +485,8 @@ impl Report {
             let flows = || records.flows[first..].iter().take_while(|flow| flow.task == row.task);
             let timeouts = flows().map(|flow| flow.timeouts).sum();
             let task = row.task as usize;
-            let made = common::task_row(&self.plans[task], row.finish, self.normaliser, timeouts);
+            let made =
+                common::task_row(&self.plans[task], (row.arrival, row.finish), self.normaliser, timeouts);
             let count = |what: fn(&packet::FlowRow) -> u64| match row.finish {
                 Some(_) => flows().map(what).sum::<u64>() as f64,
                 None => f64::NAN,

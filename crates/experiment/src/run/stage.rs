@@ -10,7 +10,7 @@ use super::packet::{self, Report};
 use crate::engine::Engine;
 use crate::scenario::{Scenario, Scheme};
 use crate::table::Tables;
-use crate::workload;
+use crate::workload::{self, Deadline};
 use headwater_sim::packet::{Records, TaskPlan};
 
 /// Facts that the packet engine has of a run before it begins, but for the machines.
@@ -56,7 +56,7 @@ impl Stage {
         if scenario.permuted_background.is_some() || scenario.arriving_background.is_some() {
             return Err(common::unsupported(Engine::Netns, "background that the seed draws"));
         }
-        if ground.plans.iter().any(|plan| !plan.further.is_empty()) {
+        if scenario.scheme != Scheme::Pam && ground.plans.iter().any(|plan| !plan.further.is_empty()) {
             return Err(common::unsupported(Engine::Netns, "tasks of several receivers"));
         }
         if ground.plans.iter().any(|plan| !plan.awaited) {
@@ -64,7 +64,15 @@ impl Stage {
         }
         let background = scenario.background.iter().map(workload::TaskPlan::of_background);
         let plans = ground.plans.iter().cloned().chain(background);
-        let tasks = plans.map(|plan| packet::task(&plan, &ground.network, ground.until)).collect();
+        let tasks = plans.map(|plan| packet::task(&plan, &ground.network, ground.until));
+        let mut tasks: Vec<TaskPlan> = tasks.collect();
+        let mut report = Report::new(scenario, &ground, 1);
+        if scenario.scheme == Scheme::Pam {
+            for (task, plan) in tasks.iter_mut().zip(&ground.plans) {
+                task.deadline = plan.deadline.map(after_arrival).transpose()?;
+            }
+            report.expect(&tasks[..ground.plans.len()]);
+        }
         let theta_ceiling = packet::theta_ceiling(scenario, &ground.topology, ground.network.host_rate);
         Ok(Stage {
             tasks,
@@ -74,7 +82,7 @@ impl Stage {
             queues: common::watched(scenario, &ground.topology),
             theta_ceiling,
             hosts: hosts(&ground.topology),
-            report: Report::new(scenario, &ground, 1),
+            report,
         })
     }
 
@@ -82,6 +90,15 @@ impl Stage {
     /// the moment before.
     pub fn tables(&self, records: &Records) -> Tables {
         self.report.tables(records)
+    }
+}
+
+fn after_arrival(deadline: Deadline) -> Result<Duration, RunError> {
+    match deadline {
+        Deadline::After(span) => Ok(span),
+        Deadline::TimesUnloaded(_) => {
+            Err(common::unsupported(Engine::Netns, "deadlines by what a task takes in an empty network"))
+        }
     }
 }
 

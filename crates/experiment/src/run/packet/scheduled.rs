@@ -9,7 +9,7 @@ use super::{NEVER, pulled, unprotect, unsupported};
 use crate::scenario::{Machines, Scenario};
 use crate::stats;
 use crate::workload::{self, Deadline, TaskFlows};
-use headwater_sim::packet::{CodedSetup, Negotiation, Records, Setup};
+use headwater_sim::packet::{CodedSetup, Negotiation, Records, Setup, TaskPlan};
 
 /// The machines of PAM. As with SCDP nothing is planned; there is one packet to a symbol.
 pub(super) fn setup(scenario: &Scenario) -> Result<CodedSetup, RunError> {
@@ -44,9 +44,9 @@ pub(super) fn set_deadlines(setup: &mut Setup, plans: &[workload::TaskPlan], unl
 }
 
 /// When each task is late, if ever; nothing where no task has a deadline.
-pub(super) fn deadlines(setup: &Setup, tasks: usize) -> Vec<Option<Time>> {
-    let deadline = |task: &headwater_sim::packet::TaskPlan| Some(task.at + task.deadline?);
-    let deadlines: Vec<Option<Time>> = setup.tasks.iter().take(tasks).map(deadline).collect();
+pub(super) fn deadlines(tasks: &[TaskPlan]) -> Vec<Option<Time>> {
+    let deadline = |task: &TaskPlan| Some(task.at + task.deadline?);
+    let deadlines: Vec<Option<Time>> = tasks.iter().map(deadline).collect();
     if deadlines.iter().any(Option::is_some) { deadlines } else { Vec::new() }
 }
 
