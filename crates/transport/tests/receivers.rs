@@ -210,6 +210,39 @@ fn a_task_that_is_granted_to_a_fetch_that_is_over_is_declined() {
     assert_eq!(host.strays(), 1);
 }
 
+/// The same where the fetch still says goodbye to its sources: its controller had forgotten the task, so it asked anew, and was cancelled
+/// before the answer came.
+#[test]
+fn a_task_that_is_granted_to_a_fetch_that_says_goodbye_is_declined() {
+    let mut host = two_under_way();
+    host.handle(at(10), control(CONTROLLER, ToReceiver::UnknownTask { task: TaskId(1001) }));
+    let (said, _) = drain(&mut host, at(10));
+    let asks = |output: &&Output<FromFetch>| {
+        matches!(output, Output::Transmit(Packet { datagram: Datagram { body: Body::Control(control), .. }, .. })
+            if matches!(&**control, Control::Controller(ToController::Request(request)) if request.request == 1001))
+    };
+    assert_eq!(of(&said, 1).into_iter().filter(asks).count(), 1, "{said:?}");
+    host.handle(at(11), command(1, ReceiverCommand::Cancel));
+    drain(&mut host, at(11));
+    assert_eq!(host.fetches().count(), 2, "its source has not answered yet");
+
+    let granted = |task: u64| {
+        let object = Object {
+            id: ObjectId([1; 32]),
+            bytes: Bytes::new(u64::from(BLOCKS) * (256 << 10)),
+            symbol_size: 1024,
+        };
+        let every = Duration::from_millis(3);
+        control(CONTROLLER, object.accepted(1001, TaskId(task), every, Delivery::Push, grants(1, 1)))
+    };
+    host.handle(at(12), granted(77));
+    let mut declined = Vec::new();
+    let (said, _) = drain_all(&mut host, at(12), &mut declined);
+    assert_eq!(of(&said, 1), Vec::<&Output<FromFetch>>::new());
+    let fin = ToController::Fin { task: TaskId(77), outcome: Outcome::Cancelled };
+    assert_eq!(declined, [Output::Transmit(Packet::control(CONTROLLER, fin))]);
+}
+
 #[test]
 fn a_fetch_does_not_lose_its_number_to_another_one() {
     let mut host = two_under_way();

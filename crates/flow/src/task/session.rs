@@ -178,13 +178,16 @@ impl TaskSession {
 
     // ---- what the controller says
 
-    /// Whether a message by this path is about this task.
+    /// Whether a message by this path is about this task. A task that is granted to a session that has stopped asking is not: the
+    /// session says nothing of it any more, so somebody else has to decline it.
     pub fn concerns(&self, path: PathId, control: &ToReceiver) -> bool {
         path == self.controller
             && match control {
-                ToReceiver::Accepted { request, .. } | ToReceiver::Refused { request, .. } => {
-                    *request == self.request.request
+                ToReceiver::Accepted { request, task, .. } => {
+                    let is_awaited = matches!(self.phase, Phase::Asking { .. });
+                    *request == self.request.request && (is_awaited || self.task == Some(*task))
                 }
+                ToReceiver::Refused { request, .. } => *request == self.request.request,
                 ToReceiver::Flows { task, .. } | ToReceiver::UnknownTask { task } => self.task == Some(*task),
                 ToReceiver::FinAck { task } => self.task == Some(*task) || self.left == Some(*task),
             }

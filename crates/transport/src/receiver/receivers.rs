@@ -5,7 +5,8 @@
 //! looks at fetches that have nothing to do.
 //!
 //! A task that is granted to a fetch that is over is declined: the fetch was cancelled before its request was answered, or another
-//! copy of the request was. Its controller and sources would wait for it long.
+//! copy of the request was. Its controller and sources would wait for it long. A fetch is over when it has failed or was cancelled,
+//! also while it still says goodbye to its sources.
 
 use std::collections::VecDeque;
 
