@@ -35,6 +35,7 @@ pub(crate) struct Deliveries {
     overlays: Overlays,
     endings: Endings,
     finished: Finished,
+    stopped: Stopped,
     agenda: Agenda,
 }
 
@@ -69,6 +70,27 @@ impl Finished {
     }
 }
 
+/// Tasks that ended because their casts were stopped, each with the receiver and the number of the invitation that it was told to stop: in
+/// order, and by task.
+#[derive(Default)]
+struct Stopped {
+    order: VecDeque<TaskId>,
+    invitations: BTreeMap<TaskId, (NodeId, u64)>,
+}
+
+impl Stopped {
+    fn note(&mut self, task: TaskId, invitation: (NodeId, u64), most: usize) {
+        if most > 0 && self.invitations.insert(task, invitation).is_none() {
+            self.order.push_back(task);
+            if self.order.len() > most
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.invitations.remove(&oldest);
+            }
+        }
+    }
+}
+
 /// The state of a flow whose order to push is said from now on.
 fn offered(now: Time, config: &ControllerConfig) -> FlowState {
     FlowState::Offered { since: now, push: Retry::at(now, config.retry_first) }
@@ -93,6 +115,17 @@ impl Deliveries {
     /// A receiver is through with this request, or was told to be: a late copy of it begins no task.
     pub(crate) fn finish_request(&mut self, config: &ControllerConfig, receiver: NodeId, request: u64) {
         self.finished.note((receiver, request), config.max_finished);
+    }
+
+    /// A task ends because its cast was stopped. Its receiver is told so by the number of its invitation, and told again if it speaks of
+    /// the task all the same: it would ask anew for a task that is merely unknown, by a number that nobody has stopped.
+    pub(crate) fn stop_task(
+        &mut self,
+        config: &ControllerConfig,
+        task: TaskId,
+        (receiver, invitation): (NodeId, u64),
+    ) {
+        self.stopped.note(task, (receiver, invitation), config.max_finished);
     }
 
     // ---- what is to be looked after

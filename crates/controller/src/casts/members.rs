@@ -76,8 +76,14 @@ impl Cast {
 
     /// All receivers that are not through are given up, and told so.
     pub(super) fn end_open_members(&mut self, below: &mut Below<'_>, standing: &MemberStanding) {
-        let open: Vec<NodeId> = self.members.open_members().map(|(node, _)| node).collect();
-        open.into_iter().for_each(|node| self.end_member(below, node, standing.clone()));
+        let open = self.members.open_members();
+        let open: Vec<_> = open.map(|(node, member)| (node, member.request, member.task)).collect();
+        for (node, request, task) in open {
+            self.end_member(below, node, standing.clone());
+            if let Some(task) = task {
+                below.deliveries.stop_task(below.turn.config, task, (node, request));
+            }
+        }
     }
 
     /// Answers what a receiver has asked, by a flow of the group or overlay that it has a place in, or as any request.

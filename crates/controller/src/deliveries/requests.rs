@@ -4,7 +4,9 @@ use headwater_machine::Taker;
 use headwater_units::{
     BlockIndex, Bytes, Duration, FlowId, Geometry, NodeId, ObjectId, PathId, Symbols, TaskId,
 };
-use headwater_wire::{Delivery, FlowGrant, FlowView, Outcome, Refusal, Request, SpreadRule, ToReceiver};
+use headwater_wire::{
+    Delivery, FlowGrant, FlowView, Outcome, Refusal, Request, SpreadRule, ToNode, ToReceiver,
+};
 
 use super::Deliveries;
 use crate::catalog::Catalog;
@@ -219,7 +221,12 @@ impl Deliveries {
     ) {
         let Some(task) = self.hear(turn, catalog, path, id) else {
             if self.tasks.get(id).is_none() {
-                turn.answer(path, ToReceiver::UnknownTask { task: id });
+                match self.stopped.invitations.get(&id) {
+                    Some((receiver, request)) if catalog.is_from(path, *receiver) => {
+                        turn.answer(path, ToNode::StopFetch { request: *request });
+                    }
+                    _ => turn.answer(path, ToReceiver::UnknownTask { task: id }),
+                }
             }
             return;
         };

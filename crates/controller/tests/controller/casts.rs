@@ -574,6 +574,44 @@ fn a_request_that_comes_when_its_cast_is_over_begins_no_task() {
     assert_eq!((bench.controller.running_tasks(), bench.controller.stats().requests_late), (0, 2));
 }
 
+/// A receiver had reported when the cast was stopped, or its connection broke and it has not heard of the end: it is told to stop, and not
+/// that its task is unknown, for which it would ask anew.
+#[test]
+fn a_receiver_that_reports_when_its_cast_was_stopped_is_told_so_again() {
+    let mut bench = keepers([2, 3]);
+    bench.cast();
+    let group = bench.opened(&[2, 3], &[2, 3]);
+    bench.say(SOURCE, ToController::Pushing { flow: group.flow });
+    let view = bench.view();
+    let task = |n: u8| view.tasks.iter().find(|task| task.receiver == node(n)).unwrap().task;
+    bench.lose_path(3);
+    bench.heard(2);
+    bench.say_at(ASKER, Control::Controller(ToController::StopCast { cast: 1 }));
+    let stops = |heard: Vec<Control>| -> Vec<u64> {
+        let stop = |control| match control {
+            Control::Node(ToNode::StopFetch { request }) => Some(request),
+            Control::Receiver(ToReceiver::UnknownTask { .. }) => panic!("it would ask anew"),
+            _ => None,
+        };
+        heard.into_iter().filter_map(stop).collect()
+    };
+    let first = stops(bench.heard(2));
+    assert_eq!(first.len(), 1);
+    bench.feedback(2, task(2), 100, 1, vec![]);
+    assert_eq!(stops(bench.heard(2)), first);
+    bench.pass(ms(500));
+    assert!(bench.news().is_some_and(|news| news.over));
+    bench.say(3, ToController::Hello(info(3)));
+    bench.heard(3);
+    bench.feedback(3, task(3), 100, 1, vec![]);
+    assert_eq!(stops(bench.heard(3)).len(), 1);
+
+    // Of a task of somebody else nobody learns anything.
+    bench.feedback(3, task(2), 100, 1, vec![]);
+    let unknown = Control::Receiver(ToReceiver::UnknownTask { task: task(2) });
+    assert_eq!(bench.heard(3), [unknown]);
+}
+
 #[test]
 fn who_comes_back_is_told_anew_and_who_stays_away_is_given_up() {
     let mut bench = keepers([2, 3, 4]);
