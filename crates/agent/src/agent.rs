@@ -82,7 +82,7 @@ impl Agent {
             Arc::new(Serving { tls, peers: config.peers, registry: registry.clone(), block, counters });
         let (told, heard) = mpsc::channel(TOLD);
         let complete = completion(serving.clone(), node, congestion);
-        let sweeping = tokio::spawn(sweep::run(registry.clone()));
+        let sweeping = tokio::spawn(sweep::run(registry.clone(), config.keep_unused));
         let malformed = AtomicU64::new(0);
         let peers = serving.peers.clone();
         let shared = Arc::new(Shared { hub: told, registry, roots, peers, block, malformed, complete });

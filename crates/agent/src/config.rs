@@ -50,6 +50,8 @@ pub struct AgentConfig {
     pub quotas: Quotas,
     /// For how long a peer may be away before flows from it end. 20 s.
     pub patience: Duration,
+    /// For how long an application is kept that has no program here and whose outputs nobody asks for. 24 hours.
+    pub keep_unused: Duration,
     /// Congestion control of connections: the first that the kernel has and gives to this user, or its own. `dctcp`, `cubic`, `reno`:
     /// those that give way where a switch marks.
     pub congestion: Vec<String>,
@@ -68,6 +70,7 @@ impl AgentConfig {
             courier: CourierConfig { classes: 1, pipeline: 8, ..CourierConfig::default() },
             quotas: Quotas::default(),
             patience: Duration::from_secs(20),
+            keep_unused: Duration::from_secs(24 * 3_600),
             congestion: ["dctcp", "cubic", "reno"].map(str::to_owned).into(),
         }
     }

@@ -9,7 +9,7 @@ use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
-use headwater_units::Bytes;
+use headwater_units::{Bytes, Duration};
 
 use crate::client_frames::Range;
 use crate::config::Quotas;
@@ -105,7 +105,14 @@ struct Application {
     outputs: BTreeMap<Name, Arc<Output>>,
     /// Programs of it that are connected.
     programs: usize,
+    /// Somebody has asked for an output of it since that was looked at last.
+    is_used: bool,
+    /// For how long it had no program, and nobody has asked for an output of it.
+    unused: Duration,
 }
+
+/// All of an application that was forgotten: its name, and its outputs.
+pub(crate) type Forgotten = (Name, BTreeMap<Name, Arc<Output>>);
 
 /// A round through all outputs, [`SLICE`] at a time, for those whose files were deleted.
 #[derive(Debug, Default)]
@@ -161,7 +168,8 @@ impl Registry {
             Some(_) => return Err(Refusal::NotYours),
             None if applications >= self.quotas.applications => return Err(Refusal::Quota),
             None => {
-                let application = Application { user, proof, outputs: BTreeMap::new(), programs: 1 };
+                let (outputs, is_used, unused) = Default::default();
+                let application = Application { user, proof, outputs, programs: 1, is_used, unused };
                 self.applications.insert(name.clone(), application);
             }
         }
@@ -260,10 +268,26 @@ impl Registry {
     ///
     /// # Errors
     /// [`Refusal::Unknown`], also for a wrong proof: a peer without one learns no names.
-    pub(crate) fn find(&self, name: &Name, proof: Proof, output: &Name) -> Result<Arc<Output>, Refusal> {
-        let application = self.applications.get(name).filter(|it| it.proof == proof);
-        let output = application.and_then(|it| it.outputs.get(output));
-        output.cloned().ok_or(Refusal::Unknown)
+    pub(crate) fn find(&mut self, name: &Name, proof: Proof, output: &Name) -> Result<Arc<Output>, Refusal> {
+        let application = self.applications.get_mut(name).filter(|it| it.proof == proof);
+        let application = application.ok_or(Refusal::Unknown)?;
+        let output = application.outputs.get(output).cloned().ok_or(Refusal::Unknown)?;
+        application.is_used = true;
+        Ok(output)
+    }
+
+    /// Forgets applications that nobody has used for this long, after `passed` since the last call, and gives their outputs back: whoever
+    /// was to drop them was killed, or the application ended when none of its programs was left here.
+    pub(crate) fn forget_unused(&mut self, passed: Duration, most: Duration) -> Vec<Forgotten> {
+        for application in self.applications.values_mut() {
+            let is_used = std::mem::take(&mut application.is_used) || application.programs > 0;
+            application.unused = if is_used { Duration::ZERO } else { application.unused + passed };
+        }
+        let over = self.applications.iter().filter(|(_, application)| application.unused >= most);
+        let over: Vec<Name> = over.map(|(name, _)| name.clone()).collect();
+        let forget =
+            |name: Name| self.applications.remove(&name).map(|application| (name, application.outputs));
+        over.into_iter().filter_map(forget).collect()
     }
 
     /// How many applications, and outputs of all of them.
@@ -309,6 +333,42 @@ mod tests {
         assert_eq!(registry.drop_outputs(&job).len(), 1);
         registry.leave(&job);
         assert_eq!(registry.count(), (0, 0));
+    }
+
+    #[test]
+    fn an_application_is_forgotten_that_has_no_program_and_that_nobody_asks_for_long_enough() {
+        let mut registry = Registry::new(Quotas::default());
+        let (job, token, map) = (name("job"), proof(b"t"), name("map"));
+        let (hour, day) = (Duration::from_secs(3_600), Duration::from_secs(24 * 3_600));
+        let pass = |registry: &mut Registry, hours: u32| {
+            (0..hours).flat_map(|_| registry.forget_unused(hour, day)).collect::<Vec<_>>()
+        };
+        registry.enter(1, &job, token).unwrap();
+        registry.register(&job, map.clone(), output(&[])).unwrap();
+        assert!(pass(&mut registry, 100).is_empty(), "a program is here");
+        registry.leave(&job);
+        assert!(pass(&mut registry, 23).is_empty());
+        registry.find(&job, token, &map).unwrap();
+        assert!(pass(&mut registry, 24).is_empty(), "it was asked for");
+        assert!(registry.find(&job, proof(b"wrong"), &map).is_err());
+        let forgotten = pass(&mut registry, 1);
+        assert!(forgotten.len() == 1 && forgotten[0].0 == job);
+        assert!(
+            forgotten[0].1.values().all(|output| Arc::strong_count(output) == 1),
+            "whoever asked closes them"
+        );
+        assert_eq!(registry.count(), (0, 0));
+
+        // A program that comes back counts from anew.
+        registry.enter(1, &job, token).unwrap();
+        registry.register(&job, map.clone(), output(&[])).unwrap();
+        registry.leave(&job);
+        assert!(pass(&mut registry, 23).is_empty());
+        registry.enter(1, &job, token).unwrap();
+        assert!(pass(&mut registry, 1).is_empty());
+        registry.leave(&job);
+        assert!(pass(&mut registry, 23).is_empty());
+        assert_eq!(pass(&mut registry, 1).len(), 1);
     }
 
     #[test]

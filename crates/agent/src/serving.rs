@@ -192,7 +192,7 @@ impl<'a> Connection<'a> {
                     return Err(ServeError::TooMany("open flows"));
                 }
                 let found = {
-                    let registry = self.serving.registry.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut registry = self.serving.registry.lock().unwrap_or_else(PoisonError::into_inner);
                     registry.find(&application, proof.into(), &output)
                 };
                 let opened = found.and_then(|output| Ok((output.part(first, count)?, output)));

@@ -1,6 +1,7 @@
-//! Outputs whose files were deleted are let go of, and nobody waits for that: files are asked and closed without the registry's lock.
+//! Outputs whose files were deleted are let go of, and so are applications that nobody uses any more. Nobody waits for that: files are
+//! asked and closed without the registry's lock.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::registry::{Named, Registry, Sweep};
@@ -8,25 +9,37 @@ use crate::registry::{Named, Registry, Sweep};
 /// How often. Until then the disk keeps their bytes.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// Sweeps the registry now and then.
-pub(crate) async fn run(registry: Arc<Mutex<Registry>>) {
+/// Sweeps the registry now and then, and forgets applications that were not used for this long.
+pub(crate) async fn run(registry: Arc<Mutex<Registry>>, keep_unused: headwater_units::Duration) {
+    let every = EVERY.min(keep_unused.into());
     loop {
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(every).await;
         let registry = registry.clone();
         // The next round begins when this one has ended, however slow the disk is.
-        let _ = tokio::task::spawn_blocking(move || round(&registry, Named::is_deleted)).await;
+        let sweeping = tokio::task::spawn_blocking(move || {
+            round(&registry, Named::is_deleted);
+            let unused = locked(&registry).forget_unused(every.into(), keep_unused);
+            for (application, outputs) in unused {
+                let outputs = outputs.len();
+                tracing::info!(%application, outputs, "forgotten: no program, and nobody has asked for it for long");
+            }
+        });
+        let _ = sweeping.await;
     }
 }
 
+fn locked(registry: &Mutex<Registry>) -> MutexGuard<'_, Registry> {
+    registry.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn round(registry: &Mutex<Registry>, is_deleted: impl Fn(&Named) -> bool) {
-    let locked = || registry.lock().unwrap_or_else(PoisonError::into_inner);
     let mut sweep = Sweep::default();
     loop {
-        let slice = locked().next_slice(&mut sweep);
+        let slice = locked(registry).next_slice(&mut sweep);
         let Some(mut slice) = slice else { return };
         slice.retain(&is_deleted);
         if !slice.is_empty() {
-            locked().forget(&slice);
+            locked(registry).forget(&slice);
         }
     }
 }
@@ -58,8 +71,9 @@ mod tests {
         let asked = Cell::new(0);
         round(&registry, |named| {
             asked.set(asked.get() + 1);
-            let found = registry.try_lock().expect("nobody holds the lock").find(&job, token, &name("999"));
-            assert!(found.is_ok(), "{named:?}");
+            let mut locked = registry.try_lock().expect("nobody holds the lock");
+            assert!(locked.find(&job, token, &name("999")).is_ok(), "{named:?}");
+            drop(locked);
             named.is_deleted()
         });
         assert_eq!(asked.get(), COUNT);

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 
-use common::{Cluster, contents, equal, fetch, path_of, take};
+use common::{Cluster, TOKEN, contents, equal, fetch, path_of, take};
 use headwater_agent::client::{Client, Event};
 use headwater_agent::{Name, Peer, Refusal};
 use headwater_units::Bytes;
@@ -242,6 +242,29 @@ fn a_file_that_is_cut_off_or_written_anew_under_a_flow_breaks_it() {
     held.register("map_0", path_of(&path), equal(1, 8 << 20)).unwrap();
     client.fetch(&fetch(3, "h0", "map_0", 0, MIB)).unwrap();
     assert_eq!(take(&mut client, 3).unwrap().len(), 8 << 20);
+}
+
+/// Whoever was to drop the outputs was killed, or no program of the application was left on this host when it ended.
+#[test]
+fn outputs_that_nobody_uses_or_drops_are_closed_some_time_and_who_has_a_program_keeps_its_own() {
+    let cluster = Cluster::new(2, |config| config.keep_unused = headwater_units::Duration::from_millis(50));
+    let (held, path) = cluster.output(0, "map_0", 1, 100_000);
+    let mut living = cluster.connect(0, "living", TOKEN).unwrap();
+    living.register("map_0", path_of(&path), equal(1, 100_000)).unwrap();
+    assert_eq!((cluster.status(0).applications, cluster.status(0).outputs), (2, 2));
+    drop(held);
+    #[allow(clippy::disallowed_methods, reason = "a limit of patience")]
+    let began = std::time::Instant::now();
+    while cluster.status(0).outputs != 1 {
+        assert!(began.elapsed().as_secs() < 60, "{:?}", cluster.status(0));
+    }
+    assert_eq!(cluster.status(0).applications, 1);
+    let mut client = cluster.client(1);
+    client.fetch(&fetch(1, "h0", "map_0", 0, MIB)).unwrap();
+    assert_eq!(take(&mut client, 1), Err(Refusal::Unknown));
+    let mut client = cluster.connect(1, "living", TOKEN).unwrap();
+    client.fetch(&fetch(1, "h0", "map_0", 0, MIB)).unwrap();
+    assert_eq!(take(&mut client, 1).unwrap(), contents("map_0", 100_000));
 }
 
 #[test]

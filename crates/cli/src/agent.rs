@@ -8,7 +8,7 @@ use clap::Args;
 use headwater_agent::client::Client;
 use headwater_agent::{AgentConfig, Name, Peer};
 use headwater_api::{AGENT_PORT, AgentListening, AgentOptions, AppError, Reloads, Shutdown};
-use headwater_units::{Bytes, NodeId};
+use headwater_units::{Bytes, Duration, NodeId, ParseQuantityError};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -53,6 +53,9 @@ pub(crate) struct AgentArgs {
     /// Memory for bytes on their way to programs
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     memory: Bytes,
+    /// Keep an application's outputs for so long after its last program here has gone and nobody has asked for them
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = kept_unused)]
+    keep_unused: Duration,
     /// Connections that bring data at once, from all hosts (MaxNum)
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     lanes: u32,
@@ -73,6 +76,13 @@ pub(crate) struct AgentArgs {
     metrics: Option<Listen>,
 }
 
+/// # Errors
+/// It is no time, or the agent would look all the time whether it is over.
+fn kept_unused(text: &str) -> Result<Duration, String> {
+    let time: Duration = text.parse().map_err(|error: ParseQuantityError| error.to_string())?;
+    if time < Duration::from_secs(1) { Err("at least 1s".to_owned()) } else { Ok(time) }
+}
+
 impl AgentArgs {
     fn options(&self, settings: &Settings) -> Result<AgentOptions, UsageError> {
         let common = settings.common()?;
@@ -89,6 +99,7 @@ impl AgentArgs {
         }
         config.roots = self.root.iter().map(|root| root.components().collect()).collect();
         config.memory = self.memory;
+        config.keep_unused = self.keep_unused;
         config.limits.max_num = self.lanes;
         config.limits.max_per_pair = Some(self.lanes_per_pair);
         config.courier.classes = self.classes;
