@@ -54,6 +54,12 @@ final class AgentSession {
   private volatile Runnable tick = () -> {};
   private volatile boolean closed;
 
+  /** The driver says that the application ends. */
+  private volatile boolean over;
+
+  /** Held by who ends the session: whoever else comes to do so waits until that is done. */
+  private final Object ending = new Object();
+
   // Guarded by this.
   private final Map<String, Output> outputs = new LinkedHashMap<>();
   private final Set<Integer> unheld = new HashSet<>();
@@ -66,7 +72,7 @@ final class AgentSession {
     settings = Settings.of(env);
     executor = env.executorId();
     driver = RpcUtils.makeDriverRef(DriverEndpoint.NAME, env.conf(), env.rpcEnv());
-    self = env.rpcEnv().setupEndpoint(ExecutorEndpoint.NAME, new ExecutorEndpoint(env.rpcEnv(), this::forget));
+    self = env.rpcEnv().setupEndpoint(ExecutorEndpoint.NAME, new ExecutorEndpoint(env.rpcEnv(), this::forget, this::over));
     synchronized (this) {
       connect();
       tell();
@@ -74,6 +80,8 @@ final class AgentSession {
     watch = new Thread(this::watch, "headwater-agent-watch");
     watch.setDaemon(true);
     watch.start();
+    // The engine ends executors by signals, and they exit by themselves when they lose the driver: then nobody stops the shuffle manager.
+    Runtime.getRuntime().addShutdownHook(new Thread(this::close, "headwater-agent-end"));
   }
 
   Settings settings() {
@@ -113,8 +121,8 @@ final class AgentSession {
 
   /** An output of this executor is complete. */
   synchronized void register(int shuffle, long map, Path data, Path index) {
-    if (!Files.exists(data)) {
-      // No record, no file, and nobody who asks for it.
+    if (over || !Files.exists(data)) {
+      // The application ends; or no record, no file, and nobody who asks for it.
       return;
     }
     String name = Outputs.name(executor, shuffle, map);
@@ -166,6 +174,16 @@ final class AgentSession {
         // The agent never had it, or is gone and has none of them.
         Notices.info("output {} was not unregistered: {}", name, e.getMessage());
       }
+    }
+  }
+
+  /** The application ends, says the driver: all of its outputs on this host go. What this executor still writes is not registered. */
+  private synchronized void over() {
+    over = true;
+    outputs.clear();
+    unheld.clear();
+    if (client != null && client.isOpen()) {
+      drop(client);
     }
   }
 
@@ -242,20 +260,25 @@ final class AgentSession {
 
   /**
    * The executor ends. Its outputs stay with the agent, unless the application ends as well: then all of the application's on this host go,
-   * those of executors that went before among them.
+   * those of executors that went before among them. Called when the engine stops the executor, and when its process ends.
    */
   void close() {
-    closed = true;
-    watch.interrupt();
-    boolean over = isOver(driver, executor);
-    synchronized (this) {
-      if (client == null) {
+    synchronized (ending) {
+      if (closed) {
         return;
       }
-      if (over) {
-        drop(client);
+      closed = true;
+      watch.interrupt();
+      boolean ends = over || isOver(driver, executor);
+      synchronized (this) {
+        if (client == null) {
+          return;
+        }
+        if (ends) {
+          drop(client);
+        }
+        client.close();
       }
-      client.close();
     }
   }
 

@@ -12,6 +12,8 @@ import org.apache.spark.rpc.RpcCallContext;
 import org.apache.spark.rpc.RpcEndpointRef;
 import org.apache.spark.rpc.RpcEnv;
 import org.apache.spark.rpc.ThreadSafeRpcEndpoint;
+import org.apache.spark.scheduler.SparkListener;
+import org.apache.spark.scheduler.SparkListenerApplicationEnd;
 import scala.PartialFunction;
 import scala.runtime.BoxedUnit;
 
@@ -33,6 +35,8 @@ final class DriverEndpoint implements ThreadSafeRpcEndpoint {
   /** All of the application's executors: outputs of those that are gone are still fetched. */
   private final Map<String, Executor> executors = new HashMap<>();
 
+  private boolean listens;
+
   DriverEndpoint(RpcEnv rpcEnv) {
     this.rpcEnv = rpcEnv;
   }
@@ -47,6 +51,7 @@ final class DriverEndpoint implements ThreadSafeRpcEndpoint {
     return new Handler(message -> {
       if (message instanceof Messages.State state) {
         update(state, context.senderAddress());
+        listen();
         context.reply(true);
       } else if (message instanceof Messages.HostOf ask) {
         context.reply(hostOf(ask.executor()));
@@ -67,6 +72,37 @@ final class DriverEndpoint implements ThreadSafeRpcEndpoint {
         executor.alive = false;
       }
     }
+  }
+
+  /**
+   * The engine tells of the application's end before it ends executors. Then it ends them in several ways at once, and they may be killed
+   * before they have asked whether the application ends.
+   */
+  private synchronized void listen() {
+    var active = SparkContext$.MODULE$.getActive();
+    if (listens || active.isEmpty()) {
+      return;
+    }
+    listens = true;
+    active.get().addSparkListener(new SparkListener() {
+      @Override
+      public void onApplicationEnd(SparkListenerApplicationEnd end) {
+        over();
+      }
+    });
+  }
+
+  /** The application ends: executors have their agents drop its outputs. */
+  void over() {
+    List<RpcEndpointRef> endpoints = new ArrayList<>();
+    synchronized (this) {
+      for (Executor executor : executors.values()) {
+        if (executor.alive) {
+          endpoints.add(executor.endpoint);
+        }
+      }
+    }
+    endpoints.forEach(endpoint -> endpoint.send(new Messages.Over()));
   }
 
   private synchronized void update(Messages.State state, RpcAddress address) {

@@ -13,10 +13,12 @@ final class ExecutorEndpoint implements ThreadSafeRpcEndpoint {
 
   private final RpcEnv rpcEnv;
   private final Consumer<List<String>> forget;
+  private final Runnable over;
 
-  ExecutorEndpoint(RpcEnv rpcEnv, Consumer<List<String>> forget) {
+  ExecutorEndpoint(RpcEnv rpcEnv, Consumer<List<String>> forget, Runnable over) {
     this.rpcEnv = rpcEnv;
     this.forget = forget;
+    this.over = over;
   }
 
   @Override
@@ -29,6 +31,10 @@ final class ExecutorEndpoint implements ThreadSafeRpcEndpoint {
     return new Handler(message -> {
       if (message instanceof Messages.Forget it) {
         forget.accept(it.outputs());
+        return true;
+      }
+      if (message instanceof Messages.Over) {
+        over.run();
         return true;
       }
       return false;

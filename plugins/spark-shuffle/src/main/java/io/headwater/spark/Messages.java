@@ -15,7 +15,7 @@ final class Messages {
    * @param host its host, as the list of agents calls it
    * @param agent whether it has an agent now
    * @param unheld shuffles of which it has outputs that no agent holds
-   * @param endpoint where it hears of {@link Forget}
+   * @param endpoint where it hears of {@link Forget} and {@link Over}
    */
   record State(String executor, String host, boolean agent, Set<Integer> unheld, RpcEndpointRef endpoint) implements Serializable {}
 
@@ -24,6 +24,9 @@ final class Messages {
 
   /** An executor ends and asks whether the application does; the answer is a boolean. */
   record Leaving(String executor) implements Serializable {}
+
+  /** The driver tells executors that the application ends: no output of it is wanted any more. */
+  record Over() implements Serializable {}
 
   /** The driver tells an executor to unregister outputs of executors that are gone from its host. */
   record Forget(List<String> outputs) implements Serializable {}

@@ -5,12 +5,15 @@ import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.apache.spark.SparkConf;
 import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.scheduler.SparkListenerApplicationEnd;
+import org.apache.spark.scheduler.SparkListenerEvent;
 
 /** A Spark application of two executors with a core each, in processes of their own. */
 final class Application implements AutoCloseable {
@@ -119,6 +122,14 @@ final class Application implements AutoCloseable {
       throw new AssertionError("executor " + executor + " was not ended");
     }
     Agents.await("the end of executor " + executor, () -> stages.removed(executor));
+  }
+
+  /** Tells listeners that the application ends, as the engine does first of all then. Versions have different constructors. */
+  void announceEnd() throws ReflectiveOperationException {
+    var constructor = SparkListenerApplicationEnd.class.getConstructors()[0];
+    Object[] arguments = {System.currentTimeMillis(), scala.Option.empty()};
+    Object end = constructor.newInstance(Arrays.copyOf(arguments, constructor.getParameterCount()));
+    context.sc().listenerBus().post((SparkListenerEvent) end);
   }
 
   /** Lines of the plugin in the log of an executor. */

@@ -123,6 +123,16 @@ class DriverEndpointTest {
   }
 
   @Test
+  void living_executors_are_told_of_the_end_of_the_application() {
+    List<Executor> living = List.of(executor(1, "host-a", true), executor(2, "host-a", false));
+    Executor gone = executor(3, "host-b", true);
+    lose(3);
+    driver.over();
+    living.forEach(it -> assertEquals(List.of(new Messages.Over()), it.heard));
+    assertEquals(List.of(), gone.heard);
+  }
+
+  @Test
   void outputs_of_executors_that_are_gone_are_unregistered_by_others_of_their_hosts() {
     executor(1, "host-a", true);
     Executor neighbour = executor(2, "host-a", true);

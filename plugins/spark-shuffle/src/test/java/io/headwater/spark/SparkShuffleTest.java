@@ -137,6 +137,23 @@ class SparkShuffleTest {
     }
   }
 
+  /** The engine ends executors in several ways at once, so that they cannot be relied on to ask whether the application ends. */
+  @Test
+  @Tag("quick")
+  void outputs_are_dropped_when_the_application_ends_whether_or_not_executors_come_to_their_end() throws Exception {
+    try (Application app = start(Map.of())) {
+      JavaPairRDD<Long, String> records = Jobs.sorted(app.context);
+      records.count();
+      assertTrue(agents.count(0, "outputs") > 0 && agents.count(1, "outputs") > 0);
+      app.announceEnd();
+      Agents.await("the outputs to be dropped", () -> agents.countBoth("outputs") == 0);
+      assertEquals(2, agents.countBoth("applications"), "the executors are there");
+      assertEquals(joined, Jobs.total(Jobs.joined(app.context)));
+      assertEquals(0, agents.countBoth("outputs"), "what is written afterwards is not registered");
+    }
+    Agents.await("the agents to forget the application", () -> agents.countBoth("applications") == 0);
+  }
+
   private long dataFiles() {
     try (var all = Files.walk(Application.LOCAL)) {
       return all.filter(it -> it.toString().endsWith(".data")).count();
