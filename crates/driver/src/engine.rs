@@ -46,7 +46,7 @@ pub(crate) use watched::{ReceiversHere, SourceHere};
 
 /// Orders to the data thread.
 pub(crate) enum Order {
-    Control { path: PathId, control: Control },
+    Control { path: PathId, control: Box<Control> },
     PushOfCaller { path: PathId, caller: Taker, push: Box<Push> },
     Hold { object: ObjectId, file: Arc<SourceFile> },
     Withdraw { object: ObjectId },
@@ -198,7 +198,7 @@ impl Engine {
             match order {
                 Order::Stop => return false,
                 Order::Control { path, control } => {
-                    self.node.on_control(now, path, control);
+                    self.node.on_control(now, path, *control);
                     if self.node.wants_trimmed() {
                         self.sockets.see_trimmed();
                     }

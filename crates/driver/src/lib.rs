@@ -245,7 +245,7 @@ impl Node {
 
     /// Hands in what a controller or a node said over a control link.
     pub fn control(&self, path: PathId, control: impl Into<Control>) {
-        self.order(Order::Control { path, control: control.into() });
+        self.order(Order::Control { path, control: Box::new(control.into()) });
     }
 
     /// Hands in an order to push of whoever has dialled this process.
