@@ -85,10 +85,7 @@ impl Feedback {
         let offer = it.scheduling.offer();
         let is_news = self.is_news(offer);
         self.probes = if is_news { 0 } else { self.probes.saturating_add(u32::from(it.is_probe)) };
-        // The source has learnt meanwhile that its receivers are nearer than it thought.
-        let stays = self.pending.is_some_and(|due| due.since(now) <= it.round_trip * 2);
-        let waits = self.pending.is_some();
-        if !stays && (waits || is_news || self.is_unheard(now, it) || self.draws(rng)) {
+        if self.pending.is_none() && (is_news || self.is_unheard(now, it) || self.draws(rng)) {
             let delay = rng.random_range(0..=it.round_trip.as_nanos());
             self.pending = Some(now + Duration::from_nanos(delay));
         }

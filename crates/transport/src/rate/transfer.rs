@@ -347,7 +347,9 @@ impl Transfer {
 
     fn told_round_trip(&self) -> RoundTrip {
         let guess = if self.members.len() > 1 { self.config.probes.spread } else { Duration::ZERO };
-        RoundTrip::of(self.members.round_trip().or(self.first_round_trip).unwrap_or(guess))
+        // A controller's guess may be much too long, and each receiver may wait for all of it.
+        let guess = self.first_round_trip.map_or(guess, |said| said.min(self.config.probes.spread));
+        RoundTrip::of(self.members.round_trip().unwrap_or(guess))
     }
 
     /// I round trips, I by the remaining size (PAM §III-A): probes of a long transfer weigh little, and it loses little by waiting.
