@@ -13,7 +13,6 @@ use headwater_units::{Bytes, Duration};
 use headwater_wire::DSCP_CONTROL;
 use serde_json::Value;
 
-use super::groups::Ask;
 use super::recipe::{ETHERNET, Recipe, facts, tuning};
 use super::{Kind, Trouble};
 use crate::subprocess::{Ended, Guard, Process, Scratch, without_settings, write_random};
@@ -70,6 +69,12 @@ impl Part {
     pub(super) fn asks_for(self, task: usize) -> bool {
         matches!(self, Part::Get(of) | Part::TcpSend(of, _) if of == task)
     }
+}
+
+/// A command that begins with its task.
+pub(super) struct Ask {
+    pub(super) host: usize,
+    pub(super) arguments: Vec<String>,
 }
 
 /// A process in a host.
@@ -434,6 +439,16 @@ impl<'a> Deployment<'a> {
             }
         }
         Ok(said)
+    }
+
+    /// Asks for a task's cast, if it is one.
+    pub(super) fn ask_for(&mut self, task: usize) -> Result<(), Trouble> {
+        match self.asks.get_mut(task).and_then(Option::take) {
+            Some(Ask { host, arguments }) => {
+                self.enter(Part::Cast(task), host, format!("cast-{task}"), arguments)
+            }
+            None => Ok(()),
+        }
     }
 
     /// Waits until the controller knows who holds what.

@@ -16,18 +16,12 @@ use serde_json::Value as Json;
 
 use super::Trouble;
 use super::cluster::{framing, node_name};
-use super::deployment::{CONTROLLER_PORT, Deployment, Part, before, deadline};
+use super::deployment::{Ask, CONTROLLER_PORT, Deployment, Part, before, deadline};
 use super::play::Play;
 use super::recipe::{ETHERNET, Recipe};
 
 /// Nodes have run for a while when the first task arrives: on slow links it takes them that long to find how long packets may be.
 const SETTLED: Patience = Patience::from_secs(3);
-
-/// A command that begins with its task.
-pub(super) struct Ask {
-    host: usize,
-    arguments: Vec<String>,
-}
 
 impl Deployment<'_> {
     /// Puts a controller and nodes in place; sources have their objects.
@@ -80,16 +74,6 @@ impl Deployment<'_> {
         };
         self.asks = stage.tasks.iter().enumerate().map(|it| Some(ask(it))).collect();
         Ok(())
-    }
-
-    /// Asks for a task's cast, if it is one.
-    pub(super) fn ask_for(&mut self, task: usize) -> Result<(), Trouble> {
-        match self.asks.get_mut(task).and_then(Option::take) {
-            Some(Ask { host, arguments }) => {
-                self.enter(Part::Cast(task), host, format!("cast-{task}"), arguments)
-            }
-            None => Ok(()),
-        }
     }
 }
 
