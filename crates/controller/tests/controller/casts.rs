@@ -1,4 +1,7 @@
-//! Casts: whom the controller tells, in which order a group comes to be, and what happens to those that are late, silent or gone.
+//! Casts: whom the controller tells, in which order a group comes to be, and what happens to those that are late or silent. `endings`: casts
+//! that are stopped, receivers that are gone, and controllers that restart.
+
+mod endings;
 
 use std::collections::BTreeMap;
 
@@ -530,109 +533,6 @@ fn a_receiver_that_is_forgotten_while_it_waits_passes_nothing_on() {
 }
 
 #[test]
-fn only_whoever_asked_can_stop_it_and_then_all_is_stopped() {
-    let mut bench = keepers([2, 3]);
-    bench.cast();
-    let group = bench.opened(&[2, 3], &[2, 3]);
-    bench.say(SOURCE, ToController::Pushing { flow: group.flow });
-    bench.say(2, ToController::StopCast { cast: 1 });
-    assert_eq!((bench.controller.stats().strangers, bench.controller.running_tasks()), (1, 2));
-    bench.say_at(ASKER, Control::Controller(ToController::StopCast { cast: 1 }));
-    assert_eq!(bench.controller.running_tasks(), 0);
-    for n in [2, 3] {
-        assert!(
-            bench.heard(n).iter().any(|control| matches!(control, Control::Node(ToNode::StopFetch { .. })))
-        );
-    }
-    bench.pass(ms(500));
-    assert!(bench.news().is_some_and(|news| news.over), "the source's silence is not waited for long");
-    let stops = bench.stops(SOURCE);
-    assert!(stops.len() >= 3 && stops.contains(&group.flow), "{stops:?}");
-}
-
-/// A receiver had asked, or had not yet, when the cast was stopped: what comes of that later begins nothing.
-#[test]
-fn a_request_that_comes_when_its_cast_is_over_begins_no_task() {
-    let mut bench = keepers([2, 3]);
-    bench.cast();
-    let invitations = [2, 3].map(|n| (n, bench.invited(n).expect("it is invited")));
-    let ask = |bench: &mut Bench, n: u8| {
-        let (_, invitation) = invitations.iter().find(|it| it.0 == n).unwrap();
-        bench.say(n, ToController::Request(request(n, invitation.request, &invitation.name)));
-    };
-    ask(&mut bench, 2);
-    bench.say_at(ASKER, Control::Controller(ToController::StopCast { cast: 1 }));
-    bench.pass(ms(500));
-    assert!(bench.news().is_some_and(|news| news.over));
-    for n in [2, 3] {
-        bench.heard(n);
-        ask(&mut bench, n);
-        let heard = bench.heard(n);
-        let refused = |it: &Control| matches!(it, Control::Receiver(ToReceiver::Refused { .. }));
-        assert!(heard.iter().any(refused), "{heard:?}");
-    }
-    assert_eq!((bench.controller.running_tasks(), bench.controller.stats().requests_late), (0, 2));
-}
-
-/// A receiver had reported when the cast was stopped, or its connection broke and it has not heard of the end: it is told to stop, and not
-/// that its task is unknown, for which it would ask anew.
-#[test]
-fn a_receiver_that_reports_when_its_cast_was_stopped_is_told_so_again() {
-    let mut bench = keepers([2, 3]);
-    bench.cast();
-    let group = bench.opened(&[2, 3], &[2, 3]);
-    bench.say(SOURCE, ToController::Pushing { flow: group.flow });
-    let view = bench.view();
-    let task = |n: u8| view.tasks.iter().find(|task| task.receiver == node(n)).unwrap().task;
-    bench.lose_path(3);
-    bench.heard(2);
-    bench.say_at(ASKER, Control::Controller(ToController::StopCast { cast: 1 }));
-    let stops = |heard: Vec<Control>| -> Vec<u64> {
-        let stop = |control| match control {
-            Control::Node(ToNode::StopFetch { request }) => Some(request),
-            Control::Receiver(ToReceiver::UnknownTask { .. }) => panic!("it would ask anew"),
-            _ => None,
-        };
-        heard.into_iter().filter_map(stop).collect()
-    };
-    let first = stops(bench.heard(2));
-    assert_eq!(first.len(), 1);
-    bench.feedback(2, task(2), 100, 1, vec![]);
-    assert_eq!(stops(bench.heard(2)), first);
-    bench.pass(ms(500));
-    assert!(bench.news().is_some_and(|news| news.over));
-    bench.say(3, ToController::Hello(info(3)));
-    bench.heard(3);
-    bench.feedback(3, task(3), 100, 1, vec![]);
-    assert_eq!(stops(bench.heard(3)).len(), 1);
-
-    // Of a task of somebody else nobody learns anything.
-    bench.feedback(3, task(2), 100, 1, vec![]);
-    let unknown = Control::Receiver(ToReceiver::UnknownTask { task: task(2) });
-    assert_eq!(bench.heard(3), [unknown]);
-}
-
-#[test]
-fn who_comes_back_is_told_anew_and_who_stays_away_is_given_up() {
-    let mut bench = keepers([2, 3, 4]);
-    bench.cast();
-    let first = bench.follow(2);
-    bench.lose_path(3);
-    bench.lose_path(4);
-    bench.say(3, ToController::Hello(info(3)));
-    let again = bench.invited(3).unwrap();
-    bench.say(2, ToController::Hello(NodeInfo { incarnation: 2, ..info(2) }));
-    bench.pass(ms(200));
-    let anew = bench.invited(2).expect("its new life knows nothing of it");
-    assert_ne!(anew.request, first.request);
-    assert_ne!(anew.request, again.request);
-    bench.pass(ms(9_700));
-    assert_eq!(standing(&bench.news().unwrap(), 4), &MemberStanding::Invited);
-    bench.pass(ms(400));
-    assert_eq!(standing(&bench.news().unwrap(), 4), &MemberStanding::Away);
-}
-
-#[test]
 fn an_invitation_is_said_until_it_is_answered() {
     let mut bench = keepers([2, 3]);
     bench.cast();
@@ -687,39 +587,6 @@ fn a_cast_to_nobody_of_nothing_or_to_strangers_is_refused_or_says_so() {
     assert_eq!(standing(&news, 77), &MemberStanding::Away);
 }
 
-/// The cast is forgotten by a controller that restarts; its receivers are served on.
-#[test]
-fn members_of_a_group_outlast_their_controller() {
-    let mut before = keepers([2, 3]);
-    before.cast();
-    let group = before.opened(&[2, 3], &[2, 3]);
-    before.say(SOURCE, ToController::Pushing { flow: group.flow });
-    let pushed = before.pushes(SOURCE);
-    let records: Vec<_> = std::mem::take(&mut before.events)
-        .into_iter()
-        .filter_map(|event| match event {
-            headwater_controller::ControllerEvent::Persist(record) => Some(record),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(records.len(), 2);
-
-    let mut bench = Bench::new();
-    records.into_iter().for_each(|record| bench.command(ControllerCommand::Restore(record)));
-    bench = bench.holders([SOURCE]);
-    let again = bench.pushes(SOURCE);
-    let orders = |pushes: &[Push]| {
-        let mut orders: Vec<_> = pushes.iter().map(|push| (push.flow, push.key, push.role.clone())).collect();
-        orders.sort_by_key(|order| order.0);
-        orders
-    };
-    assert_eq!(orders(&again), orders(&pushed), "the source is to know them again");
-    bench.say(SOURCE, ToController::GroupSent { flow: group.flow, sent: Symbols::new(5) });
-    assert!(bench.stops(SOURCE).is_empty());
-    bench.say(SOURCE, ToController::GroupSent { flow: FlowId(4711), sent: Symbols::new(5) });
-    assert_eq!(bench.stops(SOURCE), [FlowId(4711)], "a group of which nobody knows is of no use");
-}
-
 /// A source beside its controller says no address of its own: its receivers decide which family the group is of.
 #[test]
 fn a_source_beside_its_controller_has_a_group_of_its_receivers_family() {
@@ -735,30 +602,6 @@ fn a_source_beside_its_controller_has_a_group_of_its_receivers_family() {
         bench.cast();
         let group = bench.invited(2).and_then(|invitation| invitation.group).expect("a group");
         assert_eq!((group.at.is_ipv4(), group.source), (ipv4, "[::]:7000".parse().unwrap()));
-    }
-}
-
-#[test]
-fn after_a_restart_receivers_that_have_not_come_back_yet_are_not_given_up_at_once() {
-    for returned in [true, false] {
-        let mut bench = Bench::new();
-        if returned {
-            bench.command(ControllerCommand::Returned);
-        }
-        let mut bench = bench.holders([SOURCE]);
-        for n in [2, 3] {
-            bench.join(n);
-            bench.say(n, ToController::Keeps);
-        }
-        let to = vec![node(2), node(3), node(4)];
-        bench.say_at(ASKER, Control::Controller(ToController::Cast(Cast { to, ..wanted(1) })));
-        bench.pass(ms(200));
-        let expected = if returned { MemberStanding::Invited } else { MemberStanding::Away };
-        assert_eq!(standing(&bench.news().unwrap(), 4), &expected);
-        bench.join(4);
-        bench.say(4, ToController::Keeps);
-        bench.pass(ms(200));
-        assert_eq!(bench.invited(4).is_some(), returned);
     }
 }
 
