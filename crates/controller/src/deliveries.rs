@@ -34,8 +34,10 @@ pub(crate) struct Deliveries {
     /// Overlays by object, removed when nobody receives the object any more.
     overlays: Overlays,
     endings: Endings,
-    finished: Finished,
-    stopped: Stopped,
+    /// Requests whose receivers have said that they are through, or were told to be.
+    finished: Recent<(NodeId, u64), ()>,
+    /// Tasks that ended because their casts were stopped, each with the receiver and the number of the invitation that it was told to stop.
+    stopped: Recent<TaskId, (NodeId, u64)>,
     agenda: Agenda,
 }
 
@@ -50,42 +52,27 @@ struct Agenda {
     plan: bool,
 }
 
-/// Requests whose receivers have said that they are through, or were told to be: in order, and by key.
-#[derive(Default)]
-struct Finished {
-    order: VecDeque<(NodeId, u64)>,
-    requests: BTreeSet<(NodeId, u64)>,
+/// The newest of what is remembered, by key.
+struct Recent<K, V> {
+    order: VecDeque<K>,
+    values: BTreeMap<K, V>,
 }
 
-impl Finished {
-    fn note(&mut self, request: (NodeId, u64), most: usize) {
-        if most > 0 && self.requests.insert(request) {
-            self.order.push_back(request);
-            if self.order.len() > most
-                && let Some(oldest) = self.order.pop_front()
-            {
-                self.requests.remove(&oldest);
-            }
-        }
+impl<K, V> Default for Recent<K, V> {
+    fn default() -> Self {
+        Recent { order: VecDeque::new(), values: BTreeMap::new() }
     }
 }
 
-/// Tasks that ended because their casts were stopped, each with the receiver and the number of the invitation that it was told to stop: in
-/// order, and by task.
-#[derive(Default)]
-struct Stopped {
-    order: VecDeque<TaskId>,
-    invitations: BTreeMap<TaskId, (NodeId, u64)>,
-}
-
-impl Stopped {
-    fn note(&mut self, task: TaskId, invitation: (NodeId, u64), most: usize) {
-        if most > 0 && self.invitations.insert(task, invitation).is_none() {
-            self.order.push_back(task);
+impl<K: Ord + Copy, V> Recent<K, V> {
+    /// Remembers it, and forgets the oldest beyond `most`.
+    fn note(&mut self, key: K, value: V, most: usize) {
+        if most > 0 && self.values.insert(key, value).is_none() {
+            self.order.push_back(key);
             if self.order.len() > most
                 && let Some(oldest) = self.order.pop_front()
             {
-                self.invitations.remove(&oldest);
+                self.values.remove(&oldest);
             }
         }
     }
@@ -109,12 +96,12 @@ impl Deliveries {
 
     /// Whether a receiver has said that it is through with this request, or was told to be.
     pub(crate) fn has_finished(&self, receiver: NodeId, request: u64) -> bool {
-        self.finished.requests.contains(&(receiver, request))
+        self.finished.values.contains_key(&(receiver, request))
     }
 
     /// A receiver is through with this request, or was told to be: a late copy of it begins no task.
     pub(crate) fn finish_request(&mut self, config: &ControllerConfig, receiver: NodeId, request: u64) {
-        self.finished.note((receiver, request), config.max_finished);
+        self.finished.note((receiver, request), (), config.max_finished);
     }
 
     /// A task ends because its cast was stopped. Its receiver is told so by the number of its invitation, and told again if it speaks of

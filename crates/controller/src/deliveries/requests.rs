@@ -221,7 +221,7 @@ impl Deliveries {
     ) {
         let Some(task) = self.hear(turn, catalog, path, id) else {
             if self.tasks.get(id).is_none() {
-                match self.stopped.invitations.get(&id) {
+                match self.stopped.values.get(&id) {
                     Some((receiver, request)) if catalog.is_from(path, *receiver) => {
                         turn.answer(path, ToNode::StopFetch { request: *request });
                     }
