@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   begin    all at once ([`super::striping`]); a place that has been given may be unclaimed for a while
-//!   join     one that comes later: a leaf of each tree, and a few slots in those trees that have the fewest left
+//!   join     one that comes later: a leaf of half of the trees, a few slots in the others, where it takes the place of a leaf that has as
+//!            little as itself
 //!   mend     a stripe that nobody sends a receiver any more: another parent, never one below it
 //!   leave    it is gone: those below it are mended one by one, as they ask
 //! ```
@@ -164,26 +165,41 @@ impl Overlays {
         unclaimed.into_iter().flat_map(|node| self.leave(object, node)).collect()
     }
 
-    /// Somebody comes later: who sends it which stripe. `None` if there is no such overlay, or nobody for some stripe.
+    /// Somebody comes later: who sends it which stripe. `None` if there is no such overlay, or nobody for some stripe. In trees in which it
+    /// has slots it may stand above a leaf that `yields` its place: that is among its children then.
     pub(crate) fn join(
         &mut self,
         object: ObjectId,
         (node, rack): (NodeId, Option<&str>),
         passes_on: bool,
         known: &Known<impl Fn(NodeId) -> bool, impl Fn(NodeId) -> bool>,
+        yields: impl Fn(NodeId) -> bool,
     ) -> Option<Parents> {
         self.leave(object, node);
         let overlay = self.overlays.get_mut(&object)?;
         let of = overlay.of;
         overlay.insert(node, Member { passes_on, ..Member::new(rack.map(str::to_owned), of) });
+        if passes_on {
+            overlay.deal_slots(node);
+        }
         let nodes: Option<Vec<NodeId>> =
-            (0..usize::from(of)).map(|stripe| overlay.choose(node, stripe, known)).collect();
-        match nodes {
-            None => _ = self.leave(object, node),
-            Some(_) if passes_on => overlay.deal_slots(node),
-            Some(_) => {}
+            (0..usize::from(of)).map(|stripe| overlay.choose_late(node, stripe, known, &yields)).collect();
+        if nodes.is_none() {
+            self.withdraw(object, node);
         }
         nodes.map(|nodes| Parents { of, nodes })
+    }
+
+    /// Somebody that has just joined does not come after all, and nobody has been told of it: each leaf has its place back.
+    pub(crate) fn withdraw(&mut self, object: ObjectId, node: NodeId) {
+        let Some(overlay) = self.overlays.get_mut(&object) else { return };
+        for stripe in 0..usize::from(overlay.of) {
+            if let Some(above) = overlay.parent(node, stripe) {
+                let below = overlay.children(node, stripe).to_vec();
+                below.into_iter().for_each(|leaf| overlay.adopt(leaf, stripe, above));
+            }
+        }
+        self.leave(object, node);
     }
 
     /// A stripe does not come to a receiver any more: who sends it from now on. If there is nobody else, it stays as it is.

@@ -236,12 +236,24 @@ impl Task {
     pub(crate) fn is_of_overlay(&self) -> bool {
         matches!(self.facts.delivery, Delivery::Overlay { .. })
     }
+    /// As one of an overlay: whether its receiver would hardly wait if one that has nothing yet sent it a stripe from now on. It has half a
+    /// block of each at most, which does not count as being held up, by what it said no longer ago than `long`.
+    pub(crate) fn waits_briefly(&self, now: Time, long: Duration) -> bool {
+        let blocks = BlockLayout::of(self.facts.bytes).block_bytes() * u64::from(self.facts.residue_classes);
+        let has_little = (self.facts.bytes - self.remaining()) * 2 <= blocks;
+        // What it has is not known before it speaks, where the controller has begun after it.
+        has_little && self.path.is_some() && now < self.heard + long
+    }
     /// v of PPUSH Alg. 1: what is left of the task.
     pub(crate) fn remaining(&self) -> Bytes {
         Bytes::new(self.needed.get().saturating_mul(u64::from(self.facts.symbol_size)))
     }
     pub(crate) fn record(&self) -> TaskRecord {
         TaskRecord { flows: self.flows.iter().map(|flow| flow.facts.clone()).collect(), ..self.facts.clone() }
+    }
+    /// Whether a node has failed it lately, or is not believed.
+    pub(crate) fn avoids(&self, node: NodeId) -> bool {
+        self.barred.contains_key(&node) || self.facts.distrusted.contains(&node)
     }
     /// A source delivered wrong bytes to it. False if that is known, or there are `most` of them.
     pub(crate) fn distrust(&mut self, node: NodeId, most: usize) -> bool {

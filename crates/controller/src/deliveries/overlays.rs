@@ -11,7 +11,7 @@ use crate::ControllerConfig;
 use crate::catalog::Catalog;
 use crate::overlay_membership::{Beginner, Known, Overlays, Parents};
 use crate::selection::{FlowPlan, Placement, is_free};
-use crate::tasks::Task;
+use crate::tasks::{Flow, Task};
 use crate::turn::Turn;
 
 /// Silence after which a receiver is not counted on as a parent: it says ten times a second how it does, of many at
@@ -148,6 +148,11 @@ impl Deliveries {
         let (holds, rack) = (|other| catalog.holds(other, object), catalog.rack_of(node));
         let near = sources.iter().copied().find(|source| catalog.share_rack(node, *source));
         let passes_on = passes_on && catalog.path_of(node).is_some();
+        let tasks = &self.tasks;
+        let waits_briefly =
+            |task: &Task| task.waits_briefly(now, config.overlay_behind) && !task.avoids(node);
+        // Who has not asked yet has nothing.
+        let yields = |leaf| tasks.fetching(leaf, object).is_none_or(waits_briefly);
         let stripes = self.overlays.stripes(object);
         let likely: Option<Vec<Vec<NodeId>>> = stripes
             .map(|stripe| self.overlays.likely(object, (node, stripe), rack, |it| may(self, it)))
@@ -156,15 +161,30 @@ impl Deliveries {
             let likely: BTreeSet<NodeId> = likely.into_iter().flatten().collect();
             let among = Some(likely.into_iter().collect());
             let known = Known { among, near, ..Known::of_all(|_| true, holds, None) };
-            if let Some(parents) = self.overlays.join(object, (node, rack), passes_on, &known) {
+            if let Some(parents) = self.overlays.join(object, (node, rack), passes_on, &known, yields) {
                 return Some((Placement::Overlay(parents), symbol_size));
             }
         }
         let members = self.overlays.members(object);
         let candidates: BTreeSet<NodeId> = members.filter(|other| may(self, *other)).collect();
         let known = Known { near, ..Known::of_all(|other| candidates.contains(&other), holds, source) };
-        let parents = self.overlays.join(object, (node, rack), passes_on, &known)?;
+        let parents = self.overlays.join(object, (node, rack), passes_on, &known, yields)?;
         Some((Placement::Overlay(parents), symbol_size))
+    }
+
+    /// A receiver that has come late may have been put above others: they have those stripes from it from now on.
+    pub(super) fn move_below(&mut self, turn: &mut Turn<'_>, catalog: &Catalog, id: TaskId) {
+        let Some(task) = self.tasks.get(id) else { return };
+        let (object, receiver) = (task.facts.object, task.facts.receiver);
+        for stripe in stripes_with_blocks(task) {
+            for node in self.overlays.children(object, receiver, stripe).to_vec() {
+                let below = self.tasks.fetching(node, object).filter(|task| task.is_of_overlay());
+                let has_it = |flow: &Flow| flow.facts.index == stripe && flow.facts.node == receiver;
+                if let Some(below) = below.filter(|task| !task.flows.iter().any(has_it)).map(Task::id) {
+                    self.move_stripe(turn, catalog, below, (receiver, stripe));
+                }
+            }
+        }
     }
 
     /// A request for an object that others pass on to each other at this moment is served by them, unless it says otherwise: its place

@@ -106,7 +106,7 @@ impl Deliveries {
     }
 
     /// A stripe comes to a task from this node from now on.
-    fn move_stripe(
+    pub(super) fn move_stripe(
         &mut self,
         turn: &mut Turn<'_>,
         catalog: &Catalog,

@@ -59,7 +59,7 @@ impl Deliveries {
             }
             Err(reason) => {
                 if let (true, Some(object)) = (is_of_overlay, catalog.resolve(&request.name)) {
-                    self.overlays.leave(object, request.receiver);
+                    self.overlays.withdraw(object, request.receiver);
                 }
                 turn.stats.requests_refused += 1;
                 turn.answer(path, ToReceiver::Refused { request: request.request, reason });
@@ -144,7 +144,10 @@ impl Deliveries {
                 self.open_flow_as(turn, catalog, id, flow, (plan, None));
             }
             (Some(Placement::Group { .. }), None) => {}
-            (Some(Placement::Overlay(parents)), _) => self.open_in_overlay(turn, catalog, id, parents),
+            (Some(Placement::Overlay(parents)), _) => {
+                self.open_in_overlay(turn, catalog, id, parents);
+                self.move_below(turn, catalog, id);
+            }
         }
         Ok(id)
     }

@@ -109,7 +109,7 @@ fn who_comes_late_has_all_stripes_and_slots_in_the_trees_that_have_the_fewest() 
         overlays.only().members.values().map(|member| member.free(stripe)).sum()
     };
     for n in 11..=40 {
-        let parents = overlays.join(OBJECT, (node(n), None), true, &all()).unwrap();
+        let parents = overlays.join(OBJECT, (node(n), None), true, &all(), |_| false).unwrap();
         assert_eq!((parents.of, parents.nodes.len()), (4, 4));
         assert!(!parents.nodes.contains(&source()), "the source sends no second copy");
         assert_eq!(overlays.only().members[&node(n)].slots.iter().sum::<u32>(), 4);
@@ -124,17 +124,98 @@ fn who_comes_late_has_all_stripes_and_slots_in_the_trees_that_have_the_fewest() 
 fn of_those_who_come_late_nobody_sends_more_than_a_copy() {
     let mut overlays = begun(29, 0);
     for n in 100..120 {
-        overlays.join(OBJECT, (node(n), None), true, &all()).unwrap();
+        overlays.join(OBJECT, (node(n), None), true, &all(), |_| false).unwrap();
         overlays.check(&BTreeSet::new()).unwrap();
         let most = overlays.only().members.values().map(|member| member.load()).max();
         assert_eq!(most, Some(1000), "after {n}");
     }
 }
 
+/// Most hops from the source to a receiver, of all stripes.
+fn deepest(overlays: &Overlays) -> u32 {
+    let overlay = overlays.only();
+    let depth = |stripe: u8| {
+        let hops = |at: &NodeId| overlay.depth(usize::from(stripe), *at, node(0), |_| false);
+        overlay.members.keys().map(|at| hops(at).expect("a way")).max()
+    };
+    (0..overlay.of).filter_map(depth).max().unwrap()
+}
+
+#[test]
+fn who_comes_late_while_nobody_has_anything_stands_near_the_source() {
+    let at_once = deepest(&begun(63, 0));
+    // One that comes late sends a stripe to two, at once to four.
+    for (first, more) in [(2, 3), (10, 2), (16, 1), (26, 1), (40, 1), (63, 1)] {
+        let mut overlays = begun(first, 0);
+        for n in first + 1..=64 {
+            overlays.join(OBJECT, (node(n), None), true, &all(), |_| true).unwrap();
+            overlays.check(&BTreeSet::new()).unwrap();
+        }
+        let overlay = overlays.only();
+        let edges: usize = overlay.members.values().flat_map(|it| &it.children).map(Vec::len).sum();
+        assert_eq!(edges, usize::from(overlay.of) * 63, "the source sends one copy");
+        assert!(overlay.members.values().all(|it| it.load() <= 1000), "and nobody more than one");
+        let hops = deepest(&overlays);
+        assert!(hops <= at_once + more, "{first}: {hops} hops instead of {at_once}");
+    }
+}
+
+/// Who has what from whom, but for a receiver.
+fn edges_but(overlays: &Overlays, but: NodeId) -> Vec<(NodeId, Vec<Option<NodeId>>)> {
+    let others = overlays.only().members.iter().filter(|(it, _)| **it != but);
+    others.map(|(it, member)| (*it, member.parents.clone())).collect()
+}
+
+#[test]
+fn nobody_who_has_much_gives_its_place_to_one_that_comes_late() {
+    let mut overlays = begun(20, 0);
+    // The last slots near the source are taken.
+    for n in 21..=29 {
+        overlays.join(OBJECT, (node(n), None), true, &all(), |_| false).unwrap();
+    }
+    let before = edges_but(&overlays, node(30));
+    let second = |it: NodeId| it == node(2);
+    overlays.join(OBJECT, (node(30), None), true, &all(), |_| false).unwrap();
+    assert_eq!(edges_but(&overlays, node(30)), before);
+    overlays.leave(OBJECT, node(30));
+    overlays.join(OBJECT, (node(30), None), true, &all(), second).unwrap();
+    let moved = edges_but(&overlays, node(30)).into_iter().zip(before).filter(|(now, before)| now != before);
+    assert_eq!(moved.map(|((it, _), _)| it).collect::<Vec<_>>(), [node(2)]);
+    overlays.check(&BTreeSet::new()).unwrap();
+}
+
+#[test]
+fn whose_place_was_taken_has_it_back_if_the_late_one_does_not_come() {
+    let mut overlays = begun(20, 0);
+    // The last slots near the source are taken.
+    for n in 21..=29 {
+        overlays.join(OBJECT, (node(n), None), true, &all(), |_| false).unwrap();
+    }
+    let before = edges_but(&overlays, node(30));
+    let parents = overlays.join(OBJECT, (node(30), None), true, &all(), |_| true).unwrap();
+    assert_ne!(edges_but(&overlays, node(30)), before);
+    assert_eq!(parents.nodes.len(), 4);
+    overlays.withdraw(OBJECT, node(30));
+    assert_eq!(edges_but(&overlays, node(30)), before);
+    overlays.check(&BTreeSet::new()).unwrap();
+}
+
+#[test]
+fn who_comes_late_takes_the_place_of_one_of_its_own_rack() {
+    let mut overlays = begun(48, 8);
+    let before = edges_but(&overlays, node(100));
+    overlays.join(OBJECT, (node(100), Some("3")), true, &all(), |_| true).unwrap();
+    let moved = edges_but(&overlays, node(100)).into_iter().zip(before).filter(|(now, before)| now != before);
+    let moved: Vec<NodeId> = moved.map(|((it, _), _)| it).collect();
+    assert!(!moved.is_empty());
+    assert!(moved.iter().all(|it| overlays.only().members[it].rack.as_deref() == Some("3")), "{moved:?}");
+    overlays.check(&BTreeSet::new()).unwrap();
+}
+
 #[test]
 fn who_passes_nothing_on_is_nobodys_parent() {
     let mut overlays = begun(2, 0);
-    overlays.join(OBJECT, (node(3), None), false, &all()).unwrap();
+    overlays.join(OBJECT, (node(3), None), false, &all(), |_| false).unwrap();
     let known = only(|other| other == node(3));
     assert_eq!(overlays.mend(OBJECT, (node(1), 0), &known), Some(source()));
 }
@@ -286,7 +367,8 @@ proptest! {
             match step {
                 Step::Join(n, passes_on) => {
                     let rack = (n + rack).to_string();
-                    overlays.join(OBJECT, (node(n), Some(&rack)), passes_on, &known);
+                    let yields = |leaf: NodeId| here.reverse_bits() >> leaf.0[0] & 1 == 1;
+                    overlays.join(OBJECT, (node(n), Some(&rack)), passes_on, &known, yields);
                 }
                 Step::Leave(n) => _ = overlays.leave(OBJECT, node(n)),
                 Step::Mend(n, stripe) => {

@@ -6,9 +6,8 @@ use headwater_units::{NodeId, Time};
 
 use crate::mending::Budget;
 
-/// Number of trees in which one that comes later has slots, and number of slots in each: trees of two children each are
-/// no chain, and soon all trees have some.
-const LATE_TREES: usize = 2;
+/// Number of slots that one that comes later has in a tree, in half of the trees: trees of two children each are no chain, and with the
+/// second one that comes all trees have some.
 const LATE_SLOTS: u32 = 2;
 
 /// Of more members than this not all are looked at.
@@ -66,6 +65,18 @@ pub(crate) struct Known<M, H> {
     pub(crate) near: Option<NodeId>,
     /// Sends what no receiver can send.
     pub(crate) source: Option<NodeId>,
+}
+
+/// Who can send a stripe to a receiver.
+#[derive(Clone, Copy)]
+struct Best {
+    node: NodeId,
+    /// It is not in the receiver's rack.
+    is_far: bool,
+    /// It has no slot left.
+    is_full: bool,
+    /// Hops to it from the source.
+    depth: u32,
 }
 
 impl<M: Fn(NodeId) -> bool, H: Fn(NodeId) -> bool> Known<M, H> {
@@ -242,24 +253,93 @@ impl Overlay {
         stripe: usize,
         known: &Known<impl Fn(NodeId) -> bool, impl Fn(NodeId) -> bool>,
     ) -> Option<NodeId> {
-        let rack = self.members.get(&node)?.rack.as_deref();
-        let may = |(other, member): &(&NodeId, &Member)| {
-            **other != node && member.passes_on && (known.may)(**other)
-        };
-        let likely = known.among.iter().flatten().filter_map(|other| self.members.get_key_value(other));
-        let all = self.members.iter().filter(|_| known.among.is_none());
-        let rated = likely.chain(all).filter(may).filter_map(|(other, member)| {
-            let (is_overloaded, is_far, is_full, least, load) = member.rating(stripe, rack);
-            let depth = self.depth(stripe, *other, node, &known.holds)?;
-            let is_suspect = member.rack.as_ref().is_some_and(|rack| known.suspects.contains(rack));
-            Some(((is_overloaded, is_suspect, is_far, is_full, least, depth, load), *other))
-        });
-        let best = rated.min();
-        let is_near = best.is_some_and(|((_, _, is_far, ..), _)| !is_far);
+        let best = self.best(node, stripe, known);
+        self.choose_best(node, stripe, known, best)
+    }
+
+    fn choose_best<M, H>(
+        &mut self,
+        node: NodeId,
+        stripe: usize,
+        known: &Known<M, H>,
+        best: Option<Best>,
+    ) -> Option<NodeId> {
+        let is_near = best.is_some_and(|best| !best.is_far);
         let near = known.near.filter(|_| !is_near);
-        let parent = near.or(best.map(|(_, other)| other)).or(known.source)?;
+        let parent = near.or(best.map(|best| best.node)).or(known.source)?;
         self.adopt(node, stripe, parent);
         Some(parent)
+    }
+
+    /// The same for one that comes late. Few have slots left, and those that came last have them: below each other they would be a chain. So
+    /// where it has slots itself, it takes the place of a leaf that yields, if that is nearer to the source, and sends to that leaf.
+    pub(super) fn choose_late(
+        &mut self,
+        node: NodeId,
+        stripe: usize,
+        known: &Known<impl Fn(NodeId) -> bool, impl Fn(NodeId) -> bool>,
+        yields: impl Fn(NodeId) -> bool,
+    ) -> Option<NodeId> {
+        let best = self.best(node, stripe, known);
+        let below_best = best.filter(|best| !best.is_full).map(|best| best.depth + 1);
+        let leaf = self.nearest_leaf(node, stripe, known, yields);
+        let leaf = leaf.filter(|(depth, _)| below_best.is_none_or(|below_best| *depth < below_best));
+        let place = leaf.and_then(|(_, leaf)| Some((leaf, self.parent(leaf, stripe)?)));
+        let Some((leaf, above)) = place else { return self.choose_best(node, stripe, known, best) };
+        self.adopt(node, stripe, above);
+        self.adopt(leaf, stripe, node);
+        Some(above)
+    }
+
+    /// The best of those members that can send a stripe to a receiver.
+    fn best(
+        &self,
+        node: NodeId,
+        stripe: usize,
+        known: &Known<impl Fn(NodeId) -> bool, impl Fn(NodeId) -> bool>,
+    ) -> Option<Best> {
+        let rack = self.members.get(&node)?.rack.as_deref();
+        let may =
+            |(other, member): &(NodeId, &Member)| *other != node && member.passes_on && (known.may)(*other);
+        let rated = self.looked_at(known).filter(may).filter_map(|(other, member)| {
+            let (is_overloaded, is_far, is_full, least, load) = member.rating(stripe, rack);
+            let depth = self.depth(stripe, other, node, &known.holds)?;
+            let is_suspect = member.rack.as_ref().is_some_and(|rack| known.suspects.contains(rack));
+            Some(((is_overloaded, is_suspect, is_far, is_full, least, depth, load), other))
+        });
+        let ((_, _, is_far, is_full, _, depth, _), node) = rated.min()?;
+        Some(Best { node, is_far, is_full, depth })
+    }
+
+    /// The leaf of a tree that is nearest to the source, of those that yield to a receiver that can send to it; and how near. It is of the
+    /// receiver's rack: so what comes to that enters it no more often than before.
+    fn nearest_leaf(
+        &self,
+        node: NodeId,
+        stripe: usize,
+        known: &Known<impl Fn(NodeId) -> bool, impl Fn(NodeId) -> bool>,
+        yields: impl Fn(NodeId) -> bool,
+    ) -> Option<(u32, NodeId)> {
+        let above = self.members.get(&node).filter(|member| member.free(stripe) > 0)?;
+        let is_leaf = |member: &Member| member.slots[stripe] == 0 && member.children[stripe].is_empty();
+        let may = |(other, member): &(NodeId, &Member)| {
+            *other != node
+                && member.rack == above.rack
+                && is_leaf(member)
+                && (known.may)(*other)
+                && yields(*other)
+        };
+        let leaves = self.looked_at(known).filter(may);
+        // One that has the object needs nobody.
+        let depth = |leaf| self.depth(stripe, leaf, node, &known.holds).filter(|depth| *depth > 0);
+        leaves.filter_map(|(leaf, _)| Some((depth(leaf)?, leaf))).min()
+    }
+
+    /// The members that are looked at.
+    fn looked_at<M, H>(&self, known: &Known<M, H>) -> impl Iterator<Item = (NodeId, &Member)> {
+        let likely = known.among.iter().flatten().filter_map(|node| self.members.get_key_value(node));
+        let all = self.members.iter().filter(|_| known.among.is_none());
+        likely.chain(all).map(|(node, member)| (*node, member))
     }
 
     /// Slots for one that comes later, in those trees that have the fewest left.
@@ -272,9 +352,12 @@ impl Overlay {
         let mut left: Vec<(u32, usize)> =
             (0..usize::from(self.of)).map(|stripe| (slots_left(stripe), stripe)).collect();
         left.sort_unstable();
-        let trees = left.iter().take(LATE_TREES).map(|(_, stripe)| *stripe).collect::<Vec<_>>();
         if let Some(member) = self.members.get_mut(&node) {
-            trees.into_iter().for_each(|stripe| member.slots[stripe] = LATE_SLOTS);
+            let mut copy = u32::from(self.of);
+            for (_, stripe) in left {
+                member.slots[stripe] = LATE_SLOTS.min(copy);
+                copy -= member.slots[stripe];
+            }
         }
         self.note_free(node);
     }

@@ -340,3 +340,45 @@ fn who_asks_anew_belongs_to_the_overlay_when_its_first_task_has_ended() {
     let next = running.parent(5, 3);
     assert!(next != parent && next != SOURCE, "{next}");
 }
+
+/// By receiver: hops to it from the source, the most of all stripes.
+fn hops(parents: &BTreeMap<u8, Vec<u8>>) -> BTreeMap<u8, usize> {
+    let hops = |n: u8, stripe: usize| {
+        std::iter::successors(Some(n), |at| Some(parents.get(at)?[stripe])).count() - 1
+    };
+    let most =
+        |(n, its): (&u8, &Vec<u8>)| (*n, (0..its.len()).map(|stripe| hops(*n, stripe)).max().unwrap_or(0));
+    parents.iter().map(most).collect()
+}
+
+#[test]
+fn many_that_come_one_after_the_other_while_nobody_has_anything_are_no_chain() {
+    let mut running = Running::begun(&(2..12).collect::<Vec<_>>());
+    for n in 12..42 {
+        running.bench.join(n);
+        running.bench.ask(n, wish(n));
+        running.bench.pass(ms(5));
+    }
+    let parents = running.parents();
+    assert_trees(SOURCE, &parents);
+    let most = hops(&parents).into_values().max();
+    assert!(most <= Some(8), "{most:?}");
+    // The flows are as the trees are.
+    running.pass(ms(1000), &well);
+    assert_eq!((running.parents(), running.replaced(), running.demoted()), (parents, 0, 0));
+}
+
+#[test]
+fn who_has_some_of_it_does_not_come_to_stand_below_one_that_has_nothing() {
+    let mut running = Running::begun(&(2..12).collect::<Vec<_>>());
+    // Nearly all are here: a thousand symbols are wanted.
+    running.pass(ms(200), &well);
+    let before = running.parents();
+    for n in 12..20 {
+        running.bench.join(n);
+        running.bench.ask(n, wish(n));
+    }
+    let after = running.parents();
+    assert_trees(SOURCE, &after);
+    assert!(before.iter().all(|(n, parents)| after[n] == *parents));
+}

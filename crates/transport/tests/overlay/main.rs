@@ -294,6 +294,24 @@ fn gets_at_the_same_time_need_little_more_than_one_copy() {
     }
 }
 
+/// Goal: those that begin later than the overlay are no chain, in which each is as late as all before it. A packet takes 10 ms to a host, as
+/// long as a busy host takes to pass it on. As a chain they took 1.33 to 1.37.
+#[test]
+fn gets_that_begin_one_after_the_other_are_no_chain() {
+    for seed in 1..4 {
+        let gets = 48;
+        let late = (1..=gets).map(|n| (n, Duration::from_millis(20) * n as u64)).collect();
+        let (delay, drains) = (Duration::from_millis(5), Some(Duration::from_secs(2)));
+        let rate = BitRate::new(10_000_000);
+        let spec = Spec { receivers: gets, rate, delay, late, drains, queue: 45, ..Spec::default() };
+        let mut net = Net::new(spec, Bytes::mib(8), seed);
+        net.run(LIMIT);
+        print(&format!("{gets} gets, 20 ms apart"), &mut net);
+        assert_eq!(ratios(&net).len(), gets);
+        assert!(net.controller_stats().demoted == 0 && last(&net) < 1.32, "{seed}");
+    }
+}
+
 /// Goal: one get by itself is served as ever, and one that is nearly through is left in peace.
 #[test]
 fn a_get_that_is_nearly_through_goes_on_as_it_is() {
