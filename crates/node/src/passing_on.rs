@@ -115,12 +115,9 @@ impl PassingOn {
         Some(Box::new(Relaying { object, bytes, symbol_size, have: have.to_vec() }))
     }
 
-    /// A symbol was kept. Returns the command for the source.
+    /// A symbol was kept. Returns the command for the source. Also while nobody is served: whoever is served later is sent the same block.
     #[inline]
     pub fn kept(&mut self, fetch: FetchId, symbol: SymbolId) -> Option<SourceCommand> {
-        if self.flows.is_empty() {
-            return None;
-        }
         let object = self.fetches.get(&fetch)?.object;
         if !self.coming.contains(&object) {
             return None;
@@ -240,6 +237,21 @@ mod tests {
         );
         let failed = ReceiverCommand::DecodeFailed { block: BLOCK, failure: DecodeFailure::Corrupt };
         assert_eq!(command(failed), None);
+    }
+
+    /// Orders to send a block on come by other connections than its symbols. Without the first of them it would wait until it is whole.
+    #[test]
+    fn symbols_count_that_come_before_anybody_is_served() {
+        let mut node = fetching();
+        let mut told = Vec::new();
+        for esi in 0..2 * STEP {
+            if esi == 3 {
+                node.opened(FLOW, OBJECT);
+            }
+            told.extend(node.kept(FETCH, SymbolId { block: BLOCK, esi: Esi(esi) }));
+        }
+        let partly = |below| arriving(OBJECT, Arriving::Partly { block: BLOCK, below: Esi(below) });
+        assert_eq!(told, [partly(STEP), partly(2 * STEP)]);
     }
 
     #[test]
