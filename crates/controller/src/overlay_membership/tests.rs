@@ -300,6 +300,30 @@ fn where_somebody_dies_its_children_go_to_those_that_have_slots_left() {
     }
 }
 
+/// All slots are taken but those of nodes that are silent. One more child of the root would make all of the tree late.
+#[test]
+fn where_nobody_has_a_slot_left_one_sends_more_whose_children_send_to_nobody() {
+    for stripe in 0..4 {
+        let mut overlays = begun(29, 0);
+        for n in 30..=50 {
+            overlays.join(OBJECT, (node(n), None), true, &all(), |_| true).unwrap();
+        }
+        let is_inner = |it: &Member| it.children[stripe].len() > 2 && it.parents[stripe] != Some(source());
+        let inner = overlays.only().members.iter().filter(|(_, it)| is_inner(it));
+        let silent: Vec<NodeId> = inner.map(|(it, _)| *it).take(2).collect();
+        for child in silent.iter().flat_map(|it| overlays.children_of(*it, stripe)).collect::<Vec<_>>() {
+            let known = only(|it| !silent.contains(&it));
+            let parent = overlays.mend(OBJECT, (child, stripe as u8), &known).unwrap();
+            overlays.check(&BTreeSet::new()).unwrap();
+            let (overlay, member) = (overlays.only(), &overlays.only().members[&parent]);
+            let others = (0..4).flat_map(|its| member.children[its].iter().map(move |it| (*it, its)));
+            let others = others.filter(|(it, _)| *it != child);
+            let below: usize = others.map(|(it, its)| overlay.children(it, its).len()).sum();
+            assert!(member.load() <= 1000 || below == 0, "{stripe}: {member:?}");
+        }
+    }
+}
+
 #[test]
 fn where_the_first_of_a_tree_dies_one_of_its_children_stands_where_it_stood() {
     for (count, rack) in [(3, 0), (8, 0), (10, 0), (64, 0), (48, 8)] {

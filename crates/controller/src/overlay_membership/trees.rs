@@ -303,12 +303,21 @@ impl Overlay {
             |(other, member): &(NodeId, &Member)| *other != node && member.passes_on && (known.may)(*other);
         let rated = self.looked_at(known).filter(may).filter_map(|(other, member)| {
             let (is_overloaded, is_far, is_full, least, load) = member.rating(stripe, rack);
+            // Who sends one more than it can is late for all below it: so nobody who has many there.
+            let below = if is_full { self.grandchildren(member) } else { 0 };
             let depth = self.depth(stripe, other, node, &known.holds)?;
             let is_suspect = member.rack.as_ref().is_some_and(|rack| known.suspects.contains(rack));
-            Some(((is_overloaded, is_suspect, is_far, is_full, least, depth, load), other))
+            Some(((is_overloaded, is_suspect, is_far, is_full, least, below, depth, load), other))
         });
-        let ((_, _, is_far, is_full, _, depth, _), node) = rated.min()?;
+        let ((_, _, is_far, is_full, _, _, depth, _), node) = rated.min()?;
         Some(Best { node, is_far, is_full, depth })
+    }
+
+    /// Number of those who have a stripe from those that have it from a member.
+    fn grandchildren(&self, member: &Member) -> usize {
+        let each = member.children.iter().enumerate();
+        let children = each.flat_map(|(stripe, its)| its.iter().map(move |child| (*child, stripe)));
+        children.map(|(child, stripe)| self.children(child, stripe).len()).sum()
     }
 
     /// The leaf of a tree that is nearest to the source, of those that yield to a receiver that can send to it; and how near. It is of the
