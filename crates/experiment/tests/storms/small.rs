@@ -54,7 +54,8 @@ fn network(rng: &mut ChaCha8Rng) -> String {
             text,
             "port = {{ queue = '{packets} packets', mark_threshold = '{marks} packets'{fullness} }}"
         );
-        text += "nic = { queue = 'unlimited' }\n";
+        // A host's own queue has an end, as Linux's has: what a liar makes a source send would stand in it for minutes after the lie.
+        text += "nic = { queue = '1000 packets' }\n";
     }
     if rng.random_bool(0.5) {
         let routing = pick(rng, &["ecmp", "spray"]);
