@@ -315,3 +315,22 @@ fn casts_leave_the_link_to_tcp() {
         assert!(beside > 0.5 * solo, "{congestion}: {beside} of {solo}");
     }
 }
+
+/// Goal: where no port grants rates although the operator has said so, TCP keeps half of its equal share of the link, before the cast has
+/// found out and after.
+#[test]
+fn tcp_keeps_half_its_share_beside_a_network_that_does_not_keep_its_word() {
+    let Some(_alone) = alone() else { return };
+    let cluster = Cluster::around(20, 16 * MIB, "", true);
+    let (solo, _) = tcp_goodput(&cluster, "cubic", Vec::new);
+    let (beside, mut casts) = tcp_goodput(&cluster, "cubic", || {
+        let cast = cluster.cast_of("model", &[]);
+        std::thread::sleep(Duration::from_millis(700));
+        vec![cast]
+    });
+    let was_there = casts[0].is_running();
+    let result = complete(casts.remove(0).end(PATIENCE));
+    println!("{beside:.1} Mbit/s beside the cast, {solo:.1} alone; {}", result["unscheduled"]);
+    (1..=RECEIVERS).for_each(|host| assert!(cluster.has(host), "host {host}"));
+    assert!(!was_there || !cluster.kept_time() || beside > 0.25 * solo, "{beside} of {solo}");
+}

@@ -338,6 +338,28 @@ fn the_next_in_line_takes_over_within_three_round_trips() {
     }
 }
 
+/// A tree that changes: at its new port a transfer has its place at once, and its old one forgets it, though no FIN has come by there.
+#[test]
+fn who_takes_another_way_is_first_there_and_forgotten_here() {
+    for variant in VARIANTS {
+        let transfers = vec![(1, vec![0], LINE), (2, vec![0], LINE), (3, vec![1], LINE)];
+        let mut net = Net::new(config(variant), 2, transfers, APART);
+        net.run_until(ms(30));
+        let near = |rate: BitRate| rate >= LINE.mul_f64(0.9);
+        let far = |rate: BitRate| rate <= LINE.mul_f64(0.1);
+        let is = |rates: &[BitRate]| (near(rates[0]), far(rates[1]), near(rates[2]));
+        assert_eq!(is(&net.rates()), (true, true, true), "{variant:?}: {:?}", net.rates());
+        net.transfers[0].path = vec![1];
+        net.run_until(ms(34));
+        // What both have sent in the first round trip is drained meanwhile.
+        let rates = net.rates();
+        assert!(rates[0] >= LINE.mul_f64(0.7) && far(rates[2]), "{variant:?}: {rates:?}");
+        net.run_until(ms(45));
+        let rates = net.rates();
+        assert!(near(rates[0]) && near(rates[1]) && far(rates[2]), "{variant:?}: {rates:?}");
+    }
+}
+
 /// Of a critical transfer whose FIN is lost, nothing is left after two idle timeouts.
 #[test]
 fn what_is_idle_is_forgotten() {

@@ -66,7 +66,7 @@ impl Watch {
         if self.is_lossy(now, heard, span, config) {
             return Some(WhyFallback::Loss);
         }
-        self.is_queue_standing(now, heard, span, config).then_some(WhyFallback::StandingQueue)
+        self.is_queue_standing(now, heard, config).then_some(WhyFallback::StandingQueue)
     }
 
     fn is_lossy(&mut self, now: Time, heard: &Heard, span: Duration, config: &FallbackConfig) -> bool {
@@ -85,13 +85,7 @@ impl Watch {
         lost as f64 > borne + DEVIATIONS * borne.sqrt()
     }
 
-    fn is_queue_standing(
-        &mut self,
-        now: Time,
-        heard: &Heard,
-        span: Duration,
-        config: &FallbackConfig,
-    ) -> bool {
+    fn is_queue_standing(&mut self, now: Time, heard: &Heard, config: &FallbackConfig) -> bool {
         let Some(sample) = heard.sample.filter(|_| heard.is_symbol) else { return false };
         self.min.record(now, sample, MIN_WINDOW);
         let min = self.min.get().unwrap_or(sample);
@@ -101,6 +95,8 @@ impl Watch {
         }
         let (since, ones) = self.long.get_or_insert((now, 0));
         *ones += 1;
+        // Of the empty path: in a long queue the usual ones are so long that others would wait for seconds.
+        let span = min * u64::from(config.round_trips);
         *ones >= LONG_ONES && now.since(*since) >= span.max(config.lasts)
     }
 
@@ -164,8 +160,8 @@ mod tests {
                 (100 * nth, Heard { number: nth, lost: 0, sample, is_symbol: true })
             })
         };
-        assert_eq!(verdict(long(10, 50)), Some((2000, WhyFallback::StandingQueue)));
-        assert_eq!(verdict(long(10, 19)), None, "nine of them only");
+        assert_eq!(verdict(long(10, 50)), Some((2100, WhyFallback::StandingQueue)));
+        assert_eq!(verdict(long(10, 20)), None, "nine of them only");
     }
 
     #[test]
