@@ -2,8 +2,8 @@
 //!
 //! Active transfers stand in two tables, as in the paper's Fig. 6. Every claim goes to both, the active one counts. At each swap the other one
 //! becomes active, and the one that was is emptied. So a transfer that went without a FIN counts for one to two idle timeouts.
-
-use std::collections::BTreeSet;
+//!
+//! Nearly always a transfer is in both tables or in none. So the two are one list here, in which each transfer has a mark for each table.
 
 use headwater_units::{BitRate, Bytes, FlowId, Rank, Time};
 use headwater_wire::SchedulingKind;
@@ -48,8 +48,8 @@ impl Simple {
         }
     }
 
-    /// Algorithm 2, but for lines 1-8.
-    fn share(&mut self, now: Time, claim: &Claim) -> f64 {
+    /// Algorithm 2, but for lines 1-8; `counts` is whether the transfer itself counts as active.
+    fn share(&mut self, now: Time, claim: &Claim, counts: bool) -> f64 {
         let Claim { transfer, rank, rate, .. } = *claim;
         let probe = claim.kind == SchedulingKind::Probe;
         let ahead = self.critical.is_none_or(|it| rank < it.rank || it.transfer == transfer);
@@ -65,9 +65,9 @@ impl Simple {
         }
         let taken = self.critical.map_or(BitRate::ZERO, |it| it.rate).max(reserved.unwrap_or_default());
         let left = self.available - taken.get() as f64;
-        let counts = |transfer| usize::from(self.members.contains(transfer));
-        let sharing = self.members.count() - self.critical.map_or(0, |it| counts(it.transfer));
-        let divisor = sharing + 1 - counts(transfer);
+        let critical = self.critical.is_some_and(|it| self.members.contains(it.transfer));
+        let sharing = self.members.count() - usize::from(critical);
+        let divisor = sharing + 1 - usize::from(counts);
         left.max(0.0) / divisor.max(1) as f64
     }
 }
@@ -86,15 +86,15 @@ impl DataPlane for Simple {
                 if is_critical {
                     self.critical = None;
                 }
-                if claim.kind == SchedulingKind::Fin { self.line } else { self.share(now, claim) }
+                if claim.kind == SchedulingKind::Fin { self.line } else { self.share(now, claim, false) }
             }
             SchedulingKind::Data => {
-                self.members.insert(claim.transfer);
+                let counts = self.members.insert(claim.transfer);
                 self.reservation.settled(claim.transfer);
                 if is_critical && claim.rank == Rank::LAST {
                     self.critical = None;
                 }
-                self.share(now, claim)
+                self.share(now, claim, counts)
             }
             SchedulingKind::Last | SchedulingKind::Feedback | SchedulingKind::Nack => self.line,
         };
@@ -145,48 +145,88 @@ impl DataPlane for Simple {
 /// Two tables of active transfers.
 #[derive(Clone, Debug)]
 struct Members {
-    /// The active one first.
-    tables: [BTreeSet<FlowId>; 2],
+    /// Those that are in a table, in ascending order.
+    list: Vec<Member>,
+    /// How many are in each table; the active one first, as everywhere.
+    counts: [usize; 2],
+    /// Where the last one was that claimed something. Packets of one transfer mostly follow each other.
+    recent: usize,
     most: usize,
     untracked: u64,
 }
 
+/// A transfer, and which tables it is in.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    transfer: FlowId,
+    within: [bool; 2],
+}
+
 impl Members {
     fn new(most: usize) -> Self {
-        Members { tables: Default::default(), most, untracked: 0 }
+        Members { list: Vec::new(), counts: [0; 2], recent: 0, most, untracked: 0 }
     }
 
-    fn insert(&mut self, transfer: FlowId) {
-        let Members { tables, most, untracked } = self;
-        for (n, table) in tables.iter_mut().enumerate() {
-            if table.len() < *most {
-                table.insert(transfer);
-            } else if n == 0 && !table.contains(&transfer) {
-                *untracked += 1;
+    /// Puts a transfer into both tables, where there is room. Whether it is in the active one then.
+    fn insert(&mut self, transfer: FlowId) -> bool {
+        match self.find(transfer) {
+            Ok(at) => self.recent = at,
+            Err(at) if self.counts.iter().any(|count| *count < self.most) => {
+                self.list.insert(at, Member { transfer, within: [false; 2] });
+                self.recent = at;
+            }
+            Err(_) => {
+                self.untracked += 1;
+                return false;
+            }
+        }
+        let within = &mut self.list[self.recent].within;
+        if *within != [true; 2] {
+            for (within, count) in within.iter_mut().zip(&mut self.counts) {
+                if !*within && *count < self.most {
+                    (*within, *count) = (true, *count + 1);
+                }
+            }
+            self.untracked += u64::from(!within[0]);
+        }
+        within[0]
+    }
+
+    fn remove(&mut self, transfer: FlowId) {
+        if let Ok(at) = self.find(transfer) {
+            let Member { within, .. } = self.list.remove(at);
+            for (count, within) in self.counts.iter_mut().zip(within) {
+                *count -= usize::from(within);
             }
         }
     }
 
-    fn remove(&mut self, transfer: FlowId) {
-        for table in &mut self.tables {
-            table.remove(&transfer);
+    fn contains(&self, transfer: FlowId) -> bool {
+        self.find(transfer).is_ok_and(|at| self.list[at].within[0])
+    }
+
+    /// Where a transfer is, or else where it belongs.
+    #[inline]
+    fn find(&self, transfer: FlowId) -> Result<usize, usize> {
+        match self.list.get(self.recent) {
+            Some(recent) if recent.transfer == transfer => Ok(self.recent),
+            _ => self.list.binary_search_by_key(&transfer, |it| it.transfer),
         }
     }
 
-    fn contains(&self, transfer: FlowId) -> bool {
-        self.tables[0].contains(&transfer)
-    }
-
     fn count(&self) -> usize {
-        self.tables[0].len()
+        self.counts[0]
     }
 
     fn swap(&mut self) {
-        self.tables.swap(0, 1);
-        self.tables[1].clear();
+        self.list.retain_mut(|it| {
+            it.within = [it.within[1], false];
+            it.within[0]
+        });
+        self.counts = [self.counts[1], 0];
     }
 
     fn are_empty(&self) -> bool {
-        self.tables.iter().all(BTreeSet::is_empty)
+        self.list.is_empty()
     }
 }
