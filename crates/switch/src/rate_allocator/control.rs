@@ -47,10 +47,13 @@ pub(super) struct Control {
     config: RateAllocatorConfig,
     gains: Gains,
     capacity: Capacity,
-    /// The last one that has run.
+    /// Share of the loads that a tick takes off (PAM γ).
+    decay: f64,
+    /// The last one that has run, and when the next one is due: most frames come before that.
     tick: u64,
-    update_ticks: u64,
-    idle_ticks: u64,
+    next: Time,
+    updates: Every,
+    swaps: Every,
     /// Bytes that waited when a frame was last offered, and when that was.
     queue: (Time, Bytes),
 }
@@ -67,9 +70,11 @@ impl Control {
                 adapts: config.adapts,
             },
             capacity: Capacity::new(line),
+            decay: f64::from(config.decay) / 1000.0,
             tick: 0,
-            update_ticks: config.ticks(config.update_interval),
-            idle_ticks: config.ticks(config.idle_timeout),
+            next: Time::ZERO + config.tick,
+            updates: Every::new(config.ticks(config.update_interval)),
+            swaps: Every::new(config.ticks(config.idle_timeout)),
             queue: (Time::ZERO, Bytes::ZERO),
         }
     }
@@ -96,9 +101,8 @@ impl Control {
     /// Runs all ticks that are due.
     #[inline]
     pub(super) fn catch_up<P: DataPlane>(&mut self, now: Time, plane: &mut P) {
-        let due = now.as_nanos() / self.config.tick.as_nanos();
-        if due > self.tick {
-            self.run_until(due, plane);
+        if now >= self.next {
+            self.run_until(now.as_nanos() / self.config.tick.as_nanos(), plane);
         }
     }
 
@@ -107,24 +111,26 @@ impl Control {
         while self.tick < due {
             if plane.is_at_rest() {
                 // Of all ticks that are left, only the last update can change anything: it looks at the queue.
-                let update = due - due % self.update_ticks;
+                let update = self.updates.skip_to(due);
                 if update > self.tick {
                     self.update(self.time_of(update), plane);
                 }
+                self.swaps.skip_to(due);
                 self.tick = due;
-                return;
+                break;
             }
             self.tick += 1;
             let at = self.time_of(self.tick);
-            if self.tick.is_multiple_of(self.update_ticks) {
+            if self.updates.is_due(self.tick) {
                 self.update(at, plane);
             }
-            plane.decay(f64::from(self.config.decay) / 1000.0);
+            plane.decay(self.decay);
             plane.expire(at - self.config.idle_timeout);
-            if self.tick.is_multiple_of(self.idle_ticks) {
+            if self.swaps.is_due(self.tick) {
                 plane.swap();
             }
         }
+        self.next = self.time_of(self.tick.saturating_add(1));
     }
 
     fn time_of(&self, tick: u64) -> Time {
@@ -144,6 +150,36 @@ impl Control {
     fn queue_at(&self, at: Time) -> Bytes {
         let (since, bytes) = self.queue;
         bytes - self.line * at.since(since)
+    }
+}
+
+/// What happens every so many ticks.
+#[derive(Clone, Copy, Debug)]
+struct Every {
+    ticks: u64,
+    next: u64,
+}
+
+impl Every {
+    fn new(ticks: u64) -> Self {
+        Every { ticks, next: ticks }
+    }
+
+    /// Asked of each tick: whether it happens then.
+    #[inline]
+    fn is_due(&mut self, tick: u64) -> bool {
+        let due = tick == self.next;
+        if due {
+            self.next = tick.saturating_add(self.ticks);
+        }
+        due
+    }
+
+    /// Leaves out what happens until then; says when the last of it would be.
+    fn skip_to(&mut self, tick: u64) -> u64 {
+        let last = tick - tick % self.ticks;
+        self.next = last.saturating_add(self.ticks);
+        last
     }
 }
 

@@ -40,8 +40,8 @@ impl Reservation {
 
     /// Rate that transfers of this rank must leave, if another transfer than this one goes before it.
     pub(super) fn before(&self, now: Time, transfer: FlowId, rank: Rank) -> Option<BitRate> {
-        let holder = self.holder.filter(|it| now < it.until && it.transfer != transfer && it.rank <= rank)?;
-        Some(holder.rate)
+        let holder = self.holder.as_ref()?;
+        (now < holder.until && holder.transfer != transfer && holder.rank <= rank).then_some(holder.rate)
     }
 
     /// A probe that goes first is offered this much.
@@ -54,6 +54,8 @@ impl Reservation {
 
     /// The transfer sends, or has ended.
     pub(super) fn settled(&mut self, transfer: FlowId) {
-        self.holder = self.holder.filter(|it| it.transfer != transfer);
+        if self.holder.is_some_and(|it| it.transfer == transfer) {
+            self.holder = None;
+        }
     }
 }
