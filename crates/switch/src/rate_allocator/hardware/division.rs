@@ -24,7 +24,10 @@ const MATCHED: u32 = 7;
 /// Entries of the log table for each power of two.
 const PER_OCTAVE: u32 = 1 << (MATCHED - 1);
 
-/// By how much to shift; by 32 where there are fewer.
+/// Stands behind the shifts of an entry that has fewer.
+const NONE: u8 = 32;
+
+/// By how much to shift, ascending.
 #[derive(Clone, Copy, Debug)]
 struct Shifts([u8; MOST_SHIFTS]);
 
@@ -54,7 +57,8 @@ impl Division {
     pub(super) fn divide(&self, dividend: Word, divisor: Word) -> Word {
         let Some(shifts) = self.lookup(divisor.get()) else { return Word::ZERO };
         let dividend = dividend.left(GUARD);
-        let sum = shifts.0.iter().fold(Word::ZERO, |sum, shift| sum + dividend.right(*shift));
+        let terms = shifts.0.iter().take_while(|shift| **shift < NONE);
+        let sum = terms.fold(Word::ZERO, |sum, shift| sum + dividend.right(*shift));
         sum.right(GUARD)
     }
 
@@ -77,15 +81,15 @@ impl Division {
     /// Factor that replaces a division by this divisor.
     pub(super) fn coefficient(&self, divisor: u32) -> f64 {
         let terms = self.lookup(divisor).into_iter().flat_map(|shifts| shifts.0);
-        terms.filter(|shift| *shift < 32).map(|shift| 0.5f64.powi(shift.into())).sum()
+        terms.filter(|shift| *shift < NONE).map(|shift| 0.5f64.powi(shift.into())).sum()
     }
 }
 
 impl Shifts {
     /// The first `count` ones of the binary expansion of `1 / divisor`, by long division.
     fn of(divisor: u64, count: usize) -> Self {
-        let (mut shifts, mut found, mut rest) = ([32; MOST_SHIFTS], 0, 1);
-        for shift in 0..32 {
+        let (mut shifts, mut found, mut rest) = ([NONE; MOST_SHIFTS], 0, 1);
+        for shift in 0..NONE {
             if rest >= divisor && found < count {
                 shifts[found] = shift;
                 found += 1;

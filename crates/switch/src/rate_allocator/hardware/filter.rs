@@ -18,10 +18,8 @@
 //! high by one. Probes that follow add nothing to it: one that finds the bit set again takes one off, and the other transfer puts
 //! it back. Both errors end when the filter is cleared.
 
-use std::hash::Hasher as _;
-
 use headwater_units::FlowId;
-use siphasher::sip128::{Hasher128 as _, SipHasher13};
+use siphasher::sip128::SipHasher13;
 
 use super::register::{Pass, Registers};
 use super::word::Word;
@@ -57,9 +55,7 @@ impl HashUnit {
     }
 
     pub(super) fn place(&self, transfer: FlowId) -> Place {
-        let mut hasher = self.hasher;
-        hasher.write_u64(transfer.0);
-        let hash = hasher.finish128();
+        let hash = self.hasher.hash(&transfer.0.to_le_bytes());
         let parts = [hash.h1 as u32, (hash.h1 >> 32) as u32, hash.h2 as u32];
         Place(parts.map(|part| (part & self.mask) as usize))
     }
@@ -69,14 +65,14 @@ impl HashUnit {
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
     /// 64 bits a cell; a packet changes one of them.
-    arrays: [Registers<u64>; HASHES],
-    counter: Registers<Word>,
+    arrays: [Registers<Vec<u64>>; HASHES],
+    counter: Registers<[Word; 1]>,
 }
 
 impl Filter {
     pub(super) fn new(cells: u32) -> Self {
-        let array = || Registers::new(cells as usize / 64, 0);
-        Filter { arrays: [array(), array(), array()], counter: Registers::new(1, Word::ZERO) }
+        let array = || Registers::new(vec![0; cells as usize / 64]);
+        Filter { arrays: [array(), array(), array()], counter: Registers::new([Word::ZERO]) }
     }
 
     /// Counts a transfer unless it is in the filter. Returns the count.
@@ -118,7 +114,7 @@ impl Filter {
 
     /// Its arrays, 64 cells a word.
     pub(super) fn words(&self) -> [&[u64]; HASHES] {
-        self.arrays.each_ref().map(Registers::cells)
+        self.arrays.each_ref().map(|array| &array.cells()[..])
     }
 
     /// The control program reads the counter.

@@ -43,17 +43,17 @@ use word::Word;
 pub(super) struct Hardware {
     pass: Pass,
     /// Bytes that are not scheduled, and bytes that are.
-    loads: Registers<Word>,
+    loads: Registers<[Word; 2]>,
     filters: [Filter; 2],
     /// Which filter's count counts. The control program writes it.
     active: usize,
-    critical: Registers<Critical>,
-    critical_rate: Registers<Word>,
-    critical_heard: Registers<Time>,
+    critical: Registers<[Critical; 1]>,
+    critical_rate: Registers<[Word; 1]>,
+    critical_heard: Registers<[Time; 1]>,
     /// Reservation for the transfer that was offered to go first; see `reservation.rs`.
-    reservation: Registers<Reservation>,
+    reservation: Registers<[Reservation; 1]>,
     /// The control program writes it (PAM C(t)).
-    available: Registers<Word>,
+    available: Registers<[Word; 1]>,
     hash: HashUnit,
     division: Division,
     unit: RateUnit,
@@ -93,14 +93,14 @@ impl Hardware {
         let line = Word::saturating(unit.count(line).into());
         Hardware {
             pass: Pass::NONE,
-            loads: Registers::new(2, Word::ZERO),
+            loads: Registers::new([Word::ZERO; 2]),
             filters: [Filter::new(filter_cells), Filter::new(filter_cells)],
             active: 0,
-            critical: Registers::new(1, Critical::NONE),
-            critical_rate: Registers::new(1, Word::ZERO),
-            critical_heard: Registers::new(1, Time::ZERO),
-            reservation: Registers::new(1, Reservation::new(config.settling)),
-            available: Registers::new(1, line),
+            critical: Registers::new([Critical::NONE]),
+            critical_rate: Registers::new([Word::ZERO]),
+            critical_heard: Registers::new([Time::ZERO]),
+            reservation: Registers::new([Reservation::new(config.settling)]),
+            available: Registers::new([line]),
             hash: HashUnit::new(config.port, filter_cells),
             division: Division::new(shifts),
             unit,
@@ -112,10 +112,11 @@ impl Hardware {
     fn count(&mut self, claim: &Claim) -> Word {
         let place = self.hash.place(claim.transfer);
         let pass = self.pass;
-        let counts = self.filters.each_mut().map(|filter| match claim.kind {
-            SchedulingKind::Data => filter.insert(pass, place),
-            _ => filter.remove(pass, place),
-        });
+        let [first, second] = &mut self.filters;
+        let counts = match claim.kind {
+            SchedulingKind::Data => [first.insert(pass, place), second.insert(pass, place)],
+            _ => [first.remove(pass, place), second.remove(pass, place)],
+        };
         counts[self.active]
     }
 
@@ -184,8 +185,7 @@ impl Hardware {
     /// keeps its own offer.
     fn reserved(&mut self, now: Time, standing: Standing, claim: &Claim, available: Word) -> Option<Word> {
         let Claim { transfer, kind, rank, offer, .. } = *claim;
-        let unit = self.unit;
-        let own = offer.min(unit.times(available.min(self.line).get()));
+        let (unit, line) = (self.unit, self.line);
         self.reservation.touch(self.pass, 0, |reservation| {
             if kind != SchedulingKind::Probe {
                 reservation.settled(transfer);
@@ -193,6 +193,7 @@ impl Hardware {
             }
             let before = reservation.before(now, transfer, rank);
             if before.is_none() && matches!(standing, Standing::Ahead { .. }) {
+                let own = offer.min(unit.times(available.min(line).get()));
                 reservation.offered(now, transfer, rank, own);
             }
             before.map(|rate| Word::saturating(unit.count(rate).into()))
@@ -220,14 +221,16 @@ impl DataPlane for Hardware {
 
     fn decay(&mut self, share: f64) {
         for load in self.loads.cells_mut() {
-            let lost = (f64::from(load.get()) * share).ceil();
-            *load = *load - Word::saturating(lost as u64);
+            let lost = f64::from(load.get()) * share;
+            // As `ceil`, which is a call on processors that are not told to have it.
+            let whole = lost as u64;
+            let up = u64::from((whole as f64) < lost);
+            *load = *load - Word::saturating(whole + up);
         }
     }
 
     fn loads(&self) -> [f64; 2] {
-        let [other, scheduled] = self.loads.cells() else { unreachable!("there are two") };
-        [f64::from(other.get()), f64::from(scheduled.get())]
+        self.loads.cells().map(|load| f64::from(load.get()))
     }
 
     fn active(&self) -> u64 {
@@ -246,16 +249,14 @@ impl DataPlane for Hardware {
 
     fn set_available(&mut self, available: f64) {
         let available = self.unit.count(BitRate::new(available as u64));
-        self.available.cells_mut().fill(Word::saturating(available.into()));
+        *self.available.cells_mut() = [Word::saturating(available.into())];
     }
 
     fn set_line(&mut self, line: BitRate) {
         let unit = unit_before(line);
         // The registers hold values in the old unit.
-        for cells in [self.available.cells_mut(), self.critical_rate.cells_mut()] {
-            for cell in cells {
-                *cell = Word::saturating(unit.count(self.unit.times(cell.get())).into());
-            }
+        for [cell] in [self.available.cells_mut(), self.critical_rate.cells_mut()] {
+            *cell = Word::saturating(unit.count(self.unit.times(cell.get())).into());
         }
         (self.unit, self.line) = (unit, Word::saturating(unit.count(line).into()));
     }
@@ -267,13 +268,13 @@ impl DataPlane for Hardware {
 
     fn expire(&mut self, heard_before: Time) {
         if self.critical().is_some() && is_stale(self.critical_heard.cells()[0], heard_before) {
-            self.critical.cells_mut().fill(Critical::NONE);
-            self.critical_rate.cells_mut().fill(Word::ZERO);
+            *self.critical.cells_mut() = [Critical::NONE];
+            *self.critical_rate.cells_mut() = [Word::ZERO];
         }
     }
 
     fn is_at_rest(&self) -> bool {
-        self.loads.cells().iter().all(|load| *load == Word::ZERO)
+        *self.loads.cells() == [Word::ZERO; 2]
             && self.critical().is_none()
             && self.filters.iter().all(Filter::is_empty)
     }

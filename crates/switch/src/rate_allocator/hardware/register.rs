@@ -3,6 +3,8 @@
 //! A stage reads, changes and writes one cell of its array while a packet passes, and a packet passes each stage once. So a program that touches
 //! an array twice for one packet does not run on such a switch, and panics here.
 
+use std::ops::IndexMut;
+
 /// One packet on its way through the stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pass(u64);
@@ -16,35 +18,39 @@ impl Pass {
     }
 }
 
-/// An array of cells.
+/// An array of cells: a `Vec` of them, or an array where their number is known.
 #[derive(Clone, Debug)]
-pub(super) struct Registers<T> {
-    cells: Box<[T]>,
+pub(super) struct Registers<A> {
+    cells: A,
     touched: Pass,
 }
 
-impl<T: Copy> Registers<T> {
-    pub(super) fn new(count: usize, initial: T) -> Self {
-        Registers { cells: vec![initial; count].into(), touched: Pass::NONE }
+impl<A: IndexMut<usize>> Registers<A>
+where
+    A::Output: Sized,
+{
+    pub(super) fn new(cells: A) -> Self {
+        Registers { cells, touched: Pass::NONE }
     }
 
     /// A packet's one access: reads, changes and writes a cell.
     ///
     /// # Panics
     /// If the packet has touched this array before.
-    pub(super) fn touch<R>(&mut self, pass: Pass, at: usize, action: impl FnOnce(&mut T) -> R) -> R {
+    #[inline]
+    pub(super) fn touch<R>(&mut self, pass: Pass, at: usize, action: impl FnOnce(&mut A::Output) -> R) -> R {
         assert!(self.touched != pass, "a packet touches each register array once");
         self.touched = pass;
         action(&mut self.cells[at])
     }
 
     /// The control program's view, between packets.
-    pub(super) fn cells(&self) -> &[T] {
+    pub(super) fn cells(&self) -> &A {
         &self.cells
     }
 
     /// The same, to change them.
-    pub(super) fn cells_mut(&mut self) -> &mut [T] {
+    pub(super) fn cells_mut(&mut self) -> &mut A {
         &mut self.cells
     }
 }
@@ -56,11 +62,11 @@ mod tests {
     #[test]
     #[should_panic(expected = "a packet touches each register array once")]
     fn a_second_touch_for_one_packet_panics() {
-        let mut registers = Registers::new(4, 0u32);
+        let mut registers = Registers::new([0u32; 4]);
         let first = Pass::NONE.next();
         registers.touch(first, 0, |cell| *cell += 1);
         registers.touch(first.next(), 0, |cell| *cell += 1);
-        assert_eq!(registers.cells(), [2, 0, 0, 0]);
+        assert_eq!(*registers.cells(), [2, 0, 0, 0]);
         registers.touch(first.next(), 1, |cell| *cell += 1);
     }
 }
