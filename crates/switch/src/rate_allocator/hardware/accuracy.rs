@@ -34,7 +34,7 @@ pub fn measured_false_positives(ports: u32, transfers: u64, cells: u32, others: 
         let unit = HashUnit::new(port, cells);
         for transfer in 0..transfers {
             pass = pass.next();
-            filter.insert(pass, unit.place(FlowId(transfer)));
+            filter.insert(pass, &unit.place(FlowId(transfer)));
         }
     }
     let unit = HashUnit::new(0, cells);

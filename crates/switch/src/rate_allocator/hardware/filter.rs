@@ -27,9 +27,19 @@ use super::word::Word;
 /// Hash functions, and arrays of each filter.
 pub(super) const HASHES: usize = 3;
 
+/// Places of a filter that are listed when bits are set there. Where there are more, all words are cleared.
+const LISTED: usize = 128;
+
 /// Where a transfer's bits are, the same in both filters.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place([usize; HASHES]);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place([At; HASHES]);
+
+/// Place of a bit in one array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct At {
+    word: usize,
+    bit: u64,
+}
 
 /// The hash unit of one port. Ports of one device hash differently, since each takes its number in (§IV-A).
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +67,10 @@ impl HashUnit {
     pub(super) fn place(&self, transfer: FlowId) -> Place {
         let hash = self.hasher.hash(&transfer.0.to_le_bytes());
         let parts = [hash.h1 as u32, (hash.h1 >> 32) as u32, hash.h2 as u32];
-        Place(parts.map(|part| (part & self.mask) as usize))
+        Place(parts.map(|part| {
+            let cell = part & self.mask;
+            At { word: (cell >> 6) as usize, bit: 1 << (cell & 63) }
+        }))
     }
 }
 
@@ -67,38 +80,56 @@ pub(super) struct Filter {
     /// 64 bits a cell; a packet changes one of them.
     arrays: [Registers<Vec<u64>>; HASHES],
     counter: Registers<[Word; 1]>,
+    /// Where bits were set since all were cleared, for the control program, which need not look at all the others. None if too many were.
+    written: Option<Vec<Place>>,
 }
 
 impl Filter {
     pub(super) fn new(cells: u32) -> Self {
         let array = || Registers::new(vec![0; cells as usize / 64]);
-        Filter { arrays: [array(), array(), array()], counter: Registers::new([Word::ZERO]) }
+        Filter {
+            arrays: [array(), array(), array()],
+            counter: Registers::new([Word::ZERO]),
+            written: Some(Vec::new()),
+        }
     }
 
     /// Counts a transfer unless it is in the filter. Returns the count.
-    pub(super) fn insert(&mut self, pass: Pass, place: Place) -> Word {
+    #[inline]
+    pub(super) fn insert(&mut self, pass: Pass, place: &Place) -> Word {
         let mut known = true;
-        for (array, at) in self.arrays.iter_mut().zip(place.0) {
-            known &= array.touch(pass, at >> 6, |bits| {
+        for (array, at) in self.arrays.iter_mut().zip(&place.0) {
+            known &= array.touch(pass, at.word, |bits| {
                 let before = *bits;
-                *bits |= 1 << (at & 63);
+                *bits |= at.bit;
                 before == *bits
             });
+        }
+        if !known {
+            self.note(place);
         }
         self.count(pass, if known { Word::ZERO } else { Word::ONE }, Word::ZERO)
     }
 
+    #[cold]
+    fn note(&mut self, place: &Place) {
+        self.written = self.written.take().filter(|written| written.len() < LISTED);
+        if let Some(written) = &mut self.written {
+            written.push(*place);
+        }
+    }
+
     /// Takes a transfer out if it is in the filter. Returns the count.
-    pub(super) fn remove(&mut self, pass: Pass, place: Place) -> Word {
+    #[inline]
+    pub(super) fn remove(&mut self, pass: Pass, place: &Place) -> Word {
         let [first, second, last] = &mut self.arrays;
-        let [at_first, at_second, at_last] = place.0;
-        let is_set = |bits: &mut u64, at: usize| *bits >> (at & 63) & 1 == 1;
-        let mut known = first.touch(pass, at_first >> 6, |bits| is_set(bits, at_first));
-        known &= second.touch(pass, at_second >> 6, |bits| is_set(bits, at_second));
-        known &= last.touch(pass, at_last >> 6, |bits| {
-            let before = is_set(bits, at_last);
+        let [at_first, at_second, at_last] = &place.0;
+        let mut known = first.touch(pass, at_first.word, |bits| *bits & at_first.bit != 0);
+        known &= second.touch(pass, at_second.word, |bits| *bits & at_second.bit != 0);
+        known &= last.touch(pass, at_last.word, |bits| {
+            let before = *bits & at_last.bit != 0;
             if known {
-                *bits &= !(1 << (at_last & 63));
+                *bits &= !at_last.bit;
             }
             before
         });
@@ -124,21 +155,34 @@ impl Filter {
 
     /// Whether it holds nothing at all, bits of removed transfers included.
     pub(super) fn is_empty(&self) -> bool {
-        self.active() == Word::ZERO
-            && self.arrays.iter().all(|array| array.cells().iter().all(|bits| *bits == 0))
+        if self.active() != Word::ZERO {
+            return false;
+        }
+        let mut arrays = self.arrays.iter().enumerate();
+        match &self.written {
+            Some(written) => {
+                arrays.all(|(n, array)| written.iter().all(|place| array.cells()[place.0[n].word] == 0))
+            }
+            None => arrays.all(|(_, array)| array.cells().iter().all(|bits| *bits == 0)),
+        }
     }
 
     /// Whether a transfer would be taken for one that is in the filter.
     pub(super) fn has(&self, place: Place) -> bool {
-        self.arrays.iter().zip(place.0).all(|(array, at)| array.cells()[at >> 6] >> (at & 63) & 1 == 1)
+        self.arrays.iter().zip(place.0).all(|(array, at)| array.cells()[at.word] & at.bit != 0)
     }
 
     /// The control program clears all.
     pub(super) fn clear(&mut self) {
-        for array in &mut self.arrays {
-            array.cells_mut().fill(0);
+        for (n, array) in self.arrays.iter_mut().enumerate() {
+            let cells = array.cells_mut();
+            match &self.written {
+                Some(written) => written.iter().for_each(|place| cells[place.0[n].word] = 0),
+                None => cells.fill(0),
+            }
         }
-        self.counter.cells_mut().fill(Word::ZERO);
+        self.written.get_or_insert_default().clear();
+        *self.counter.cells_mut() = [Word::ZERO];
     }
 }
 
@@ -169,7 +213,7 @@ mod tests {
             let unit = HashUnit::new(port, cells);
             for transfer in 0..1000 {
                 pass = pass.next();
-                filter.insert(pass, unit.place(FlowId(transfer)));
+                filter.insert(pass, &unit.place(FlowId(transfer)));
             }
         }
         assert!(19_999 <= filter.active().get(), "{:?}", filter.active());
@@ -188,7 +232,7 @@ mod tests {
         let (mut filter, unit, mut pass) = (Filter::new(cells), HashUnit::new(7, cells), Pass::NONE);
         for transfer in 0..300 {
             pass = pass.next();
-            filter.insert(pass, unit.place(FlowId(transfer)));
+            filter.insert(pass, &unit.place(FlowId(transfer)));
         }
         let present = |transfer: u64| filter.has(unit.place(FlowId(transfer)));
         let measured = (300..100_300).filter(|it| present(*it)).count() as f64 / 1e5;
@@ -218,10 +262,10 @@ mod tests {
                     paused.push(std::mem::replace(&mut members[place], begins));
                 }
                 for transfer in &paused {
-                    filter.remove(next(), unit.place(FlowId(*transfer)));
+                    filter.remove(next(), &unit.place(FlowId(*transfer)));
                 }
                 for transfer in &members {
-                    filter.insert(next(), unit.place(FlowId(*transfer)));
+                    filter.insert(next(), &unit.place(FlowId(*transfer)));
                 }
                 let error = f64::from(filter.active().get()) / members.len() as f64 - 1.0;
                 worst = worst.max(error.abs());

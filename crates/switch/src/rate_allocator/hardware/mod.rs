@@ -33,7 +33,7 @@ use super::control::{DataPlane, is_stale};
 use super::reservation::Reservation;
 
 use division::Division;
-use filter::{Filter, HashUnit};
+use filter::{Filter, HashUnit, Place};
 use register::{Pass, Registers};
 pub use state::{HardwareState, HardwareTables};
 use word::Word;
@@ -55,6 +55,8 @@ pub(super) struct Hardware {
     /// The control program writes it (PAM C(t)).
     available: Registers<[Word; 1]>,
     hash: HashUnit,
+    /// The transfer that was hashed last, and its place: packets of one transfer mostly follow each other.
+    recent: (FlowId, Place),
     division: Division,
     unit: RateUnit,
     line: Word,
@@ -91,6 +93,7 @@ impl Hardware {
     pub(super) fn new(config: &RateAllocatorConfig, shifts: u8, filter_cells: u32, line: BitRate) -> Self {
         let unit = unit_before(line);
         let line = Word::saturating(unit.count(line).into());
+        let hash = HashUnit::new(config.port, filter_cells);
         Hardware {
             pass: Pass::NONE,
             loads: Registers::new([Word::ZERO; 2]),
@@ -101,7 +104,8 @@ impl Hardware {
             critical_heard: Registers::new([Time::ZERO]),
             reservation: Registers::new([Reservation::new(config.settling)]),
             available: Registers::new([line]),
-            hash: HashUnit::new(config.port, filter_cells),
+            hash,
+            recent: (FlowId(0), hash.place(FlowId(0))),
             division: Division::new(shifts),
             unit,
             line,
@@ -110,8 +114,10 @@ impl Hardware {
 
     /// Lines 1-8 of Algorithm 2, on both filters. Returns the number of active transfers.
     fn count(&mut self, claim: &Claim) -> Word {
-        let place = self.hash.place(claim.transfer);
-        let pass = self.pass;
+        if self.recent.0 != claim.transfer {
+            self.recent = (claim.transfer, self.hash.place(claim.transfer));
+        }
+        let (pass, place) = (self.pass, &self.recent.1);
         let [first, second] = &mut self.filters;
         let counts = match claim.kind {
             SchedulingKind::Data => [first.insert(pass, place), second.insert(pass, place)],
@@ -207,6 +213,7 @@ fn unit_before(line: BitRate) -> RateUnit {
 }
 
 impl DataPlane for Hardware {
+    #[inline(always)]
     fn packet(&mut self, now: Time, len: Bytes, claim: Option<&Claim>) -> Option<BitRate> {
         self.pass = self.pass.next();
         let len = Word::saturating(len.get());
@@ -221,11 +228,11 @@ impl DataPlane for Hardware {
 
     fn decay(&mut self, share: f64) {
         for load in self.loads.cells_mut() {
+            // As `ceil`, which is a call on processors that are not known to have it.
             let lost = f64::from(load.get()) * share;
-            // As `ceil`, which is a call on processors that are not told to have it.
-            let whole = lost as u64;
-            let up = u64::from((whole as f64) < lost);
-            *load = *load - Word::saturating(whole + up);
+            let whole = lost as u32;
+            let up = u64::from(f64::from(whole) < lost);
+            *load = *load - Word::saturating(u64::from(whole) + up);
         }
     }
 
