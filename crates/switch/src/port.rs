@@ -156,7 +156,12 @@ impl<F: Frame> Port<F> {
     /// It acts on what is offered, also if the frame is dropped then: what the port knows of a transfer does not depend on its queue.
     pub fn allocate(&mut self, now: Time, len: Bytes, claim: Option<&Claim>) -> Option<BitRate> {
         self.allocator.as_ref()?;
-        let queued = self.queue_bytes(now);
+        if self.sent_at <= now {
+            self.settle(now);
+        } else {
+            self.departures.settle(now);
+        }
+        let queued = Bytes::new(self.here().bytes);
         self.allocator.as_mut()?.pass(now, len, queued, claim)
     }
 
