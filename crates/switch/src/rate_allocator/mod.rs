@@ -163,7 +163,8 @@ impl Plane {
     }
 }
 
-#[inline]
+// Each variant's own way as one function: what a frame costs is mostly calls and saved registers otherwise.
+#[inline(never)]
 fn pass<P: DataPlane>(
     control: &mut Control,
     plane: &mut P,

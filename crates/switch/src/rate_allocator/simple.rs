@@ -49,10 +49,12 @@ impl Simple {
     }
 
     /// Algorithm 2, but for lines 1-8; `counts` is whether the transfer itself counts as active.
+    #[inline(always)]
     fn share(&mut self, now: Time, claim: &Claim, counts: bool) -> f64 {
         let Claim { transfer, rank, rate, .. } = *claim;
         let probe = claim.kind == SchedulingKind::Probe;
-        let ahead = self.critical.is_none_or(|it| rank < it.rank || it.transfer == transfer);
+        let critical = self.critical.as_ref();
+        let ahead = critical.is_none_or(|it| rank < it.rank || it.transfer == transfer);
         let reserved = if probe { self.reservation.before(now, transfer, rank) } else { None };
         if ahead && rank < Rank::LAST && reserved.is_none() {
             if probe {
@@ -63,42 +65,45 @@ impl Simple {
             }
             return self.available;
         }
-        let taken = self.critical.map_or(BitRate::ZERO, |it| it.rate).max(reserved.unwrap_or_default());
+        let taken = critical.map_or(BitRate::ZERO, |it| it.rate).max(reserved.unwrap_or_default());
         let left = self.available - taken.get() as f64;
-        let critical = self.critical.is_some_and(|it| self.members.contains(it.transfer));
-        let sharing = self.members.count() - usize::from(critical);
+        let critical_counts = critical.is_some_and(|it| self.members.contains(it.transfer));
+        let sharing = self.members.count() - usize::from(critical_counts);
         let divisor = sharing + 1 - usize::from(counts);
         left.max(0.0) / divisor.max(1) as f64
     }
 }
 
 impl DataPlane for Simple {
+    #[inline(always)]
     fn packet(&mut self, now: Time, len: Bytes, claim: Option<&Claim>) -> Option<BitRate> {
         self.loads.count(len, claim.is_some());
         let claim = claim?;
-        let is_critical = self.critical.is_some_and(|it| it.transfer == claim.transfer);
-        let share = match claim.kind {
-            SchedulingKind::Fin | SchedulingKind::Probe => {
-                self.members.remove(claim.transfer);
-                if claim.kind == SchedulingKind::Fin {
-                    self.reservation.settled(claim.transfer);
-                }
-                if is_critical {
-                    self.critical = None;
-                }
-                if claim.kind == SchedulingKind::Fin { self.line } else { self.share(now, claim, false) }
-            }
+        let Claim { transfer, kind, rank, offer, .. } = *claim;
+        let counts = match kind {
             SchedulingKind::Data => {
-                let counts = self.members.insert(claim.transfer);
-                self.reservation.settled(claim.transfer);
-                if is_critical && claim.rank == Rank::LAST {
-                    self.critical = None;
-                }
-                self.share(now, claim, counts)
+                self.reservation.settled(transfer);
+                self.members.insert(transfer)
             }
-            SchedulingKind::Last | SchedulingKind::Feedback | SchedulingKind::Nack => self.line,
+            SchedulingKind::Probe | SchedulingKind::Fin => {
+                self.members.remove(transfer);
+                false
+            }
+            SchedulingKind::Last | SchedulingKind::Feedback | SchedulingKind::Nack => {
+                return Some(offer.min(rate(self.line)));
+            }
         };
-        Some(claim.offer.min(rate(share.min(self.line))))
+        if (kind != SchedulingKind::Data || rank == Rank::LAST)
+            && self.critical.as_ref().is_some_and(|it| it.transfer == transfer)
+        {
+            self.critical = None;
+        }
+        if kind == SchedulingKind::Fin {
+            self.reservation.settled(transfer);
+            return Some(offer.min(rate(self.line)));
+        }
+        let share = self.share(now, claim, counts);
+        Some(offer.min(rate(share.min(self.line))))
     }
 
     fn decay(&mut self, share: f64) {
@@ -134,7 +139,9 @@ impl DataPlane for Simple {
     }
 
     fn expire(&mut self, heard_before: Time) {
-        self.critical = self.critical.filter(|it| !is_stale(it.heard, heard_before));
+        if self.critical.as_ref().is_some_and(|it| is_stale(it.heard, heard_before)) {
+            self.critical = None;
+        }
     }
 
     fn is_at_rest(&self) -> bool {
@@ -168,7 +175,16 @@ impl Members {
     }
 
     /// Puts a transfer into both tables, where there is room. Whether it is in the active one then.
+    #[inline]
     fn insert(&mut self, transfer: FlowId) -> bool {
+        match self.list.get(self.recent) {
+            Some(recent) if recent.transfer == transfer && recent.within == [true; 2] => true,
+            _ => self.insert_further(transfer),
+        }
+    }
+
+    #[inline(never)]
+    fn insert_further(&mut self, transfer: FlowId) -> bool {
         match self.find(transfer) {
             Ok(at) => self.recent = at,
             Err(at) if self.counts.iter().any(|count| *count < self.most) => {
