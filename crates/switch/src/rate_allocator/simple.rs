@@ -246,3 +246,50 @@ impl Members {
         self.list.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_list_with_marks_is_two_tables(most in 0usize..6, steps in prop::collection::vec((0u8..16, 0u64..9), 1..200)) {
+            let (mut members, mut untracked) = (Members::new(most), 0);
+            let mut tables: [BTreeSet<FlowId>; 2] = Default::default();
+            for (what, transfer) in steps {
+                let transfer = FlowId(transfer);
+                match what {
+                    0 => {
+                        members.swap();
+                        tables.swap(0, 1);
+                        tables[1].clear();
+                    }
+                    1..5 => {
+                        members.remove(transfer);
+                        for table in &mut tables {
+                            table.remove(&transfer);
+                        }
+                    }
+                    _ => {
+                        let counts = members.insert(transfer);
+                        for table in &mut tables {
+                            if table.len() < most {
+                                table.insert(transfer);
+                            }
+                        }
+                        prop_assert_eq!(counts, tables[0].contains(&transfer));
+                        untracked += u64::from(!counts);
+                    }
+                }
+                prop_assert_eq!((members.count(), members.untracked), (tables[0].len(), untracked));
+                prop_assert_eq!(members.are_empty(), tables.iter().all(BTreeSet::is_empty));
+                for transfer in (0..9).map(FlowId) {
+                    prop_assert_eq!(members.contains(transfer), tables[0].contains(&transfer));
+                }
+            }
+        }
+    }
+}

@@ -277,6 +277,27 @@ mod tests {
         }
     }
 
+    /// Few or many transfers, removed ones among them: the list of what was written leaves nothing out.
+    #[test]
+    fn cleared_filters_are_empty_in_every_word() {
+        let (mut filter, unit, mut pass) = (Filter::new(1 << 12), HashUnit::new(2, 1 << 12), Pass::NONE);
+        for transfers in [0, 1, LISTED as u64, LISTED as u64 + 1, 3_000, 5] {
+            for transfer in (0..transfers).chain(0..transfers / 2) {
+                pass = pass.next();
+                filter.insert(pass, &unit.place(FlowId(transfer)));
+                if transfer % 3 == 0 {
+                    pass = pass.next();
+                    filter.remove(pass, &unit.place(FlowId(transfer)));
+                }
+            }
+            let nothing =
+                |filter: &Filter| filter.words().iter().all(|words| words.iter().all(|it| *it == 0));
+            assert_eq!(filter.is_empty(), nothing(&filter), "{transfers} transfers");
+            filter.clear();
+            assert!(filter.is_empty() && nothing(&filter), "{transfers} transfers");
+        }
+    }
+
     #[test]
     fn ports_hash_differently() {
         let place = |port| HashUnit::new(port, 1 << 14).place(FlowId(1)).0;
