@@ -17,7 +17,8 @@ pub struct RateSourceConfig {
     pub packet: Option<Bytes>,
     /// Part of the schedule that a late driver catches up on. 1 ms: the resolution of `epoll_wait`.
     pub catch_up: Duration,
-    /// A rate at which a symbol would have to wait for longer counts as none: the transfer probes instead. 100 ms.
+    /// A rate at which a symbol would have to wait for longer counts as none, unless it is a quarter of the link's: the transfer probes instead.
+    /// 100 ms.
     pub longest_gap: Duration,
     /// Interval of probes.
     pub probes: ProbeConfig,

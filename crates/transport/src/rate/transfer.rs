@@ -10,8 +10,8 @@
 //! back is the path's to that receiver.
 //!
 //! Differs from the paper: probes become rarer while nobody answers, and when everything was sent and only receivers can tell that
-//! something is missing. A rate of less than a symbol per [`longest_gap`](RateSourceConfig::longest_gap) counts as none: no packet would
-//! come in time to hear of a better one.
+//! something is missing. A rate of less than a symbol per [`longest_gap`](RateSourceConfig::longest_gap), and than a quarter of the link's,
+//! counts as none: no packet would come in time to hear of a better one.
 
 use headwater_machine::Output;
 use headwater_policy::pam::{self, Late, Standing};
@@ -33,6 +33,9 @@ use headwater_flow::WhyFallback;
 const FIN_TRIES: u32 = 6;
 /// Interval between FINs: a round trip, or at least this; doubled each time.
 const FIN_AGAIN: Duration = Duration::from_millis(1);
+/// On a slow link a rate is one to send at from this part of the link's on, however long a symbol waits. Two that share the link would else
+/// be granted nothing that counts.
+const LEAST_SHARE: u64 = 4;
 /// Most doublings of the interval between probes.
 const MOST_DOUBLINGS: u32 = 16;
 
@@ -110,9 +113,12 @@ impl Transfer {
         members: Members,
         supply: Supply,
     ) -> Self {
+        let packet = config.packet.unwrap_or(plan.packet);
+        let longest_gap = config.longest_gap.max(packet * LEAST_SHARE / config.link);
+        let config = RateSourceConfig { longest_gap, ..config };
         Transfer {
             symbol_size: plan.symbol_size,
-            packet: config.packet.unwrap_or(plan.packet),
+            packet,
             unit: RateUnit::finest(config.link),
             members,
             supply,

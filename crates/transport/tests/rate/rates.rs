@@ -1,5 +1,6 @@
 //! One receiver, and the least of several offers (PAM §III-A).
 
+use headwater_transport::rate::RateSourceConfig;
 use headwater_units::{BitRate, Duration};
 use headwater_wire::Body;
 
@@ -136,6 +137,21 @@ fn a_long_transfer_probes_more_rarely() {
     assert!((3.6..=4.4).contains(&ratio), "{short} and {long}");
     let ratio = short as f64 / longest as f64;
     assert!((9.0..=11.0).contains(&ratio), "{short} and {longest}");
+}
+
+/// Goal: two that share a slow link are both sent, though a symbol waits for 145 ms; one that is granted next to nothing asks.
+#[test]
+fn on_a_slow_link_a_share_of_it_is_a_rate() {
+    let link = BitRate::new(500_000);
+    let sent = |granted| {
+        let source = RateSourceConfig { longest_gap: ms(50), ..RateSourceConfig::data_centre(link) };
+        let ports = Some(BitRate::new(granted));
+        let mut net = Setup { blocks: 1, link, ports, source, ..Setup::default() }.net();
+        net.run(Duration::from_secs(5));
+        net.symbols(flow(0)).len()
+    };
+    assert!((30..40).contains(&sent(230_000)), "{}", sent(230_000));
+    assert_eq!(sent(100_000), 0);
 }
 
 /// An offer that something behind the switch has raised, as far as the header goes.
