@@ -8,6 +8,7 @@ import java.io.IOException;
 import java.io.RandomAccessFile;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -61,9 +62,16 @@ class AgentShuffleTest {
   /** A job that was submitted, and where its result will be. */
   private record Running(Job job, Path output, long since) {
     List<String> result() throws Exception {
-      assertTrue(job.waitForCompletion(false), () -> "the job failed: " + said());
-      System.out.printf("%s: %.1f s, %s%n", job.getJobName(), (System.nanoTime() - since) / 1e9, counters());
+      seconds();
       return SortJob.result(output);
+    }
+
+    /** What it took, when it is done. */
+    double seconds() throws Exception {
+      assertTrue(job.waitForCompletion(false), () -> "the job failed: " + said());
+      double seconds = (System.nanoTime() - since) / 1e9;
+      System.out.printf("%s: %.1f s, %s%n", job.getJobName(), seconds, counters());
+      return seconds;
     }
 
     private String said() {
@@ -138,6 +146,20 @@ class AgentShuffleTest {
       count += lane.group(1).equals(host) || !lane.group().contains("\"up\":true") ? 0 : 1;
     }
     return count;
+  }
+
+  @Test
+  @Tag("times")
+  void timesOfSortsWithAgentsOverThoseOfStockOnes() throws Exception {
+    List<Double> stock = new ArrayList<>();
+    List<Double> ours = new ArrayList<>();
+    for (int round = 0; round < 5; round++) {
+      stock.add(submit(cluster.stock(), "200 MB, stock", MAPS, REDUCERS, MANY).seconds());
+      ours.add(submit(cluster.agents(), "200 MB, agents", MAPS, REDUCERS, MANY).seconds());
+    }
+    stock.sort(null);
+    ours.sort(null);
+    System.out.printf("times: agents %.1f s, stock %.1f s, ratio of the medians %.3f%n", ours.get(2), stock.get(2), ours.get(2) / stock.get(2));
   }
 
   @Test

@@ -7,6 +7,7 @@ import io.headwater.agent.AgentClient;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.api.java.JavaPairRDD;
@@ -73,6 +74,38 @@ class SparkShuffleTest {
   private void assertResults(Application app) {
     assertEquals(sorted, Jobs.ordered(Jobs.sorted(app.context)));
     assertEquals(joined, Jobs.total(Jobs.joined(app.context)));
+  }
+
+  /** Seconds of each sort and join of an application but the first, in which classes are loaded. */
+  private static List<Double> times(Application app) throws Exception {
+    List<Double> times = new ArrayList<>();
+    for (int turn = 0; turn < 4; turn++) {
+      long begin = System.nanoTime();
+      Jobs.sorted(app.context).count();
+      Jobs.total(Jobs.joined(app.context));
+      times.add((System.nanoTime() - begin) / 1e9);
+    }
+    return times.subList(1, times.size());
+  }
+
+  private static double median(List<Double> of) {
+    return of.stream().sorted().toList().get(of.size() / 2);
+  }
+
+  @Test
+  @Tag("times")
+  void times_of_jobs_with_agents_over_those_of_stock_ones() throws Exception {
+    List<Double> stock = new ArrayList<>();
+    List<Double> ours = new ArrayList<>();
+    for (int round = 0; round < 3; round++) {
+      try (Application app = Application.stock()) {
+        stock.addAll(times(app));
+      }
+      try (Application app = start(Map.of())) {
+        ours.addAll(times(app));
+      }
+    }
+    System.out.printf("times: agents %.2f s, stock %.2f s, ratio of the medians %.3f%n", median(ours), median(stock), median(ours) / median(stock));
   }
 
   @Test
