@@ -11,7 +11,7 @@ use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_machine::{Shares, Taker};
-use headwater_units::{BitRate, Bytes, NodeId, ObjectId, PathId, Time};
+use headwater_units::{BitRate, Bytes, Duration, NodeId, ObjectId, PathId, Time};
 use headwater_wire::{Holding, NodeInfo, Refusal, Spoiled};
 
 use self::names::Names;
@@ -127,6 +127,10 @@ impl Catalog {
     pub(crate) fn share_rack(&self, node: NodeId, other: NodeId) -> bool {
         let rack = self.rack_of(node);
         rack.is_some() && self.rack_of(other) == rack
+    }
+    /// The longest round trip from here to any of these, of those that have said it.
+    pub(crate) fn farthest<'a>(&self, nodes: impl IntoIterator<Item = &'a NodeId>) -> Option<Duration> {
+        nodes.into_iter().filter_map(|node| self.node(*node)?.info.rtt).max()
     }
     pub(crate) fn path_of(&self, node: NodeId) -> Option<PathId> {
         self.nodes.get(&node)?.path

@@ -116,7 +116,8 @@ pub struct ControllerConfig {
     /// 239.195.0.0/16, from the organization-local scope (RFC 2365 §6.2), and ff05::4857:0/112, site-local (RFC 4291 §2.7). None: no
     /// multicast.
     pub groups: Vec<GroupRange>,
-    /// Maximum wait for the receivers of a cast to answer: 300 ms. Those that answer later are served one by one.
+    /// Maximum wait for the receivers of a cast to answer: 300 ms, or four round trips to the farthest (3 s at most). Those that answer later
+    /// are served one by one.
     pub cast_gather: Duration,
     /// First window that the source of a cast pushes to its group, in symbols (SCDP §III-D, IW): 64, 90 KB in packets of Ethernet,
     /// less than the smallest queues of switches.

@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_machine::Taker;
-use headwater_units::{Bytes, NodeId, PathId};
+use headwater_units::{Bytes, Duration, NodeId, PathId};
 use headwater_wire::{
     Cast as Wanted, CastWish, MAX_FLOWS, MemberStanding, Refusal, Urgency, WhyUnicast, WhyUnscheduled,
 };
@@ -17,6 +17,11 @@ use super::{Below, Casts};
 use crate::ControllerConfig;
 use crate::catalog::Catalog;
 use crate::tree_installation;
+
+/// Round trips to the farthest receiver in which it has answered an invitation, also one that had to be sent again.
+const GATHER_TRIPS: u64 = 4;
+/// The longest that others wait for it.
+const LONGEST_GATHER: Duration = Duration::from_secs(3);
 
 impl Casts {
     pub(super) fn begin(
@@ -43,6 +48,8 @@ impl Casts {
             return Err(Refusal::Full);
         }
         let receivers = receivers(catalog, config, source, wanted.to)?;
+        let trips = catalog.farthest(&receivers).unwrap_or_default() * GATHER_TRIPS;
+        let gather = config.cast_gather.max(trips.min(LONGEST_GATHER));
         let mut cast = Cast {
             number: wanted.cast,
             asker,
@@ -54,7 +61,7 @@ impl Casts {
             source,
             source_at: catalog.data_of(source),
             begun: now,
-            stage: Stage::Gathering { until: now + config.cast_gather },
+            stage: Stage::Gathering { until: now + gather },
             wish: wanted.wish,
             urgency,
             unscheduled: None,

@@ -83,8 +83,7 @@ impl Cast {
     /// First estimate of the path to its receivers, before anything was sent: the longest of their round trips to the
     /// controller, with that of the source.
     pub(super) fn first_round_trip(&self, below: &Below<'_>, receivers: &[NodeId]) -> Option<Start> {
-        let rtt = |node: NodeId| below.catalog.node(node).and_then(|node| node.info.rtt);
-        let farthest = receivers.iter().filter_map(|node| rtt(*node)).max()?;
+        let farthest = below.catalog.farthest(receivers)?;
         let info = &below.catalog.node(self.source)?.info;
         let rate = info.uplink.unwrap_or_default();
         Some(Start { rate, rtt: farthest.max(info.rtt.unwrap_or_default()) })

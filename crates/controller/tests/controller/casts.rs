@@ -206,6 +206,20 @@ fn who_is_late_is_not_waited_for_and_served_alone() {
     assert!(bench.granted(2).is_some_and(|(_, grants)| grants[0].group == Some(group.flow)));
 }
 
+/// An invitation may have to be sent again, which takes some round trips.
+#[test]
+fn who_is_far_away_has_some_round_trips_to_answer() {
+    let mut bench = keepers([2, 3]);
+    bench.say(4, ToController::Hello(NodeInfo { rtt: Some(ms(250)), ..info(4) }));
+    bench.say(4, ToController::Keeps);
+    bench.cast();
+    [2, 3].into_iter().for_each(|n| drop(bench.follow(n)));
+    bench.pass(ms(999));
+    assert_eq!(bench.question(), None);
+    bench.follow(4);
+    assert_eq!(bench.question().map(|question| question.members.len()), Some(3));
+}
+
 #[test]
 fn who_cannot_fetch_is_not_waited_for() {
     let mut bench = keepers([2, 3, 4]);
