@@ -24,6 +24,9 @@ pub(super) fn endpoint_config(identity: &Identity, port: u16) -> EndpointConfig 
     let mut config = EndpointConfig::new(Arc::new(ResetKey(reset_key)));
     let id_key = u64::from_be_bytes(id_key);
     config.cid_generator(move || Box::new(quinn_proto::HashedConnectionIdGenerator::from_key(id_key)));
+    // A packet whose fixed bit is random (RFC 9287) may begin like a datagram of ours, which a switch on the way would take for a transfer
+    // of any rank and rate.
+    config.grease_quic_bit(false);
     config
 }
 

@@ -52,6 +52,31 @@ async fn linked(dialler: &Node, listener: &Node) -> (Link, Link) {
     (dialled.unwrap(), accepted.unwrap())
 }
 
+/// Goal: nothing on the way takes them for datagrams of a transfer, which begin with the protocol's version in four bits.
+#[tokio::test]
+async fn packets_show_that_they_are_quic() {
+    let (one, two) = (Node::with("127.0.0.1:0", quick()), Node::with("127.0.0.1:0", quick()));
+    let first_bytes = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let noted = Arc::clone(&first_bytes);
+    let at = relay(two.addr(), move |packet| {
+        noted.lock().unwrap().push(packet[0]);
+        true
+    })
+    .await;
+    let (here, there) = timeout(SOON, async {
+        let (dialled, accepted) = tokio::join!(one.endpoint.dial(at, Expect::Pinned), two.endpoint.accept());
+        (dialled.unwrap(), accepted.unwrap())
+    })
+    .await
+    .unwrap();
+    for n in 0..200u32 {
+        here.send(n.to_be_bytes().to_vec()).await.unwrap();
+        timeout(SOON, there.recv()).await.unwrap().unwrap();
+    }
+    let first_bytes = first_bytes.lock().unwrap();
+    assert!(first_bytes.len() > 200 && first_bytes.iter().all(|first| first & 0x40 != 0));
+}
+
 fn quick() -> ControlConfig {
     ControlConfig {
         keep_alive: Duration::from_millis(100),
@@ -474,8 +499,8 @@ async fn garbage_at_the_port_disturbs_nothing() {
     assert_eq!(here.end(), None);
 }
 
-/// Carries datagrams between one dialler and `target` until `cut`; then both hear nothing, as if the host vanished.
-async fn relay(target: SocketAddr, cut: Arc<AtomicBool>) -> SocketAddr {
+/// Carries those datagrams between one dialler and `target` that pass. While none do, both hear nothing, as if the host vanished.
+async fn relay(target: SocketAddr, passes: impl Fn(&[u8]) -> bool + Send + 'static) -> SocketAddr {
     let front = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let back = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let addr = front.local_addr().unwrap();
@@ -486,12 +511,12 @@ async fn relay(target: SocketAddr, cut: Arc<AtomicBool>) -> SocketAddr {
             tokio::select! {
                 Ok((len, from)) = front.recv_from(&mut from_front) => {
                     dialler = Some(from);
-                    if !cut.load(Ordering::Relaxed) {
+                    if passes(&from_front[..len]) {
                         let _ = back.send_to(&from_front[..len], target).await;
                     }
                 }
                 Ok((len, _)) = back.recv_from(&mut from_back) => {
-                    if let (Some(dialler), false) = (dialler, cut.load(Ordering::Relaxed)) {
+                    if let (Some(dialler), true) = (dialler, passes(&from_back[..len])) {
                         let _ = front.send_to(&from_back[..len], dialler).await;
                     }
                 }
@@ -501,11 +526,17 @@ async fn relay(target: SocketAddr, cut: Arc<AtomicBool>) -> SocketAddr {
     addr
 }
 
+/// All of them, unless they are cut off.
+fn unless(cut: &Arc<AtomicBool>) -> impl Fn(&[u8]) -> bool + Send + 'static {
+    let cut = cut.clone();
+    move |_| !cut.load(Ordering::Relaxed)
+}
+
 #[tokio::test]
 async fn a_vanished_peer_is_noticed_within_the_idle_timeout() {
     let (one, two) = (Node::with("127.0.0.1:0", quick()), Node::with("127.0.0.1:0", quick()));
     let cut = Arc::new(AtomicBool::new(false));
-    let addr = relay(two.addr(), cut.clone()).await;
+    let addr = relay(two.addr(), unless(&cut)).await;
     let (here, there) = tokio::join!(one.endpoint.dial(addr, Expect::Pinned), two.endpoint.accept());
     let (here, there) = (here.unwrap(), there.unwrap());
     // Idle for longer than the timeout: keep-alives hold the link.
@@ -527,7 +558,7 @@ async fn a_peer_that_was_killed_and_is_back_says_so_at_once() {
     let Node { state, endpoint } = Node::new();
     let cut = Arc::new(AtomicBool::new(false));
     let at = endpoint.local_addr();
-    let addr = relay(at, cut.clone()).await;
+    let addr = relay(at, unless(&cut)).await;
     let (here, there) = tokio::join!(one.endpoint.dial(addr, Expect::Pinned), endpoint.accept());
     let (here, there) = (here.unwrap(), there.unwrap());
     // Nothing that it says when it ends is heard.
