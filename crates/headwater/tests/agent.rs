@@ -16,6 +16,8 @@ use serde_json::Value;
 
 const TOKEN: &[u8] = b"a token of the job";
 const WITHIN: Duration = Duration::from_secs(30);
+/// What a program has room for.
+const CREDIT: u64 = 1 << 19;
 
 fn headwater(state: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headwater"));
@@ -131,58 +133,173 @@ fn the_bench_ends_with_one_object() {
     assert!(result["drops"].is_u64() && result.as_object().unwrap().len() == 7, "{result}");
 }
 
-#[test]
-fn a_controller_orders_what_an_agent_fetches() {
-    const EACH: u64 = 1 << 20;
-    let folder = tempfile::tempdir().unwrap();
-    let mut command = headwater(&folder.path().join("controller"));
-    command.args(["controller", "--json", "--listen", "127.0.0.1:0", "--coflow-order", "sincronia"]);
-    let controller = Daemon::start(&mut command);
-    let (data, peers) = (folder.path().join("data"), folder.path().join("agents.toml"));
-    std::fs::create_dir(&data).unwrap();
-    std::fs::write(&peers, "").unwrap();
-    let agents = ["a", "b"].map(|name| {
-        let mut command = agent(&folder.path().join(name), &data, &peers);
-        Daemon::start(command.args(["--controller", controller.said("address")]))
-    });
-    introduce(&agents, &peers);
+/// A controller that orders coflows, and the agents `a` and `b`; a program at `a` offers `map`.
+struct Ordered {
+    controller: Daemon,
+    agents: [Daemon; 2],
+    map: Vec<u8>,
+    /// Outputs live as long as their program.
+    _source: Client,
+}
 
-    std::fs::write(data.join("map"), vec![7; 3 * EACH as usize]).unwrap();
-    let sockets: Vec<PathBuf> = agents.iter().map(|agent| agent.said("socket").into()).collect();
-    let mut source = Client::connect(&sockets[0], "job", TOKEN).unwrap();
-    let index = Index::Ranges(vec![range(0, 2 * EACH), range(2 * EACH, EACH)]);
-    source.register("map", data.join("map").to_str().unwrap(), index).unwrap();
-    let mut client = Client::connect(&sockets[1], "job", TOKEN).unwrap();
-    // The large coflow comes first and is ranked last.
-    let mut opened = 0;
-    let mut flow = 0;
-    while opened < 2 {
-        let (coflow, first) = (u64::from(opened), opened);
-        flow += 1;
+impl Ordered {
+    /// The partitions of `map` have these lengths.
+    fn start(folder: &Path, lengths: &[u64]) -> Ordered {
+        let controller = Daemon::start(&mut Self::controller(folder, "127.0.0.1:0"));
+        let (data, peers) = (folder.join("data"), folder.join("agents.toml"));
+        std::fs::create_dir(&data).unwrap();
+        std::fs::write(&peers, "").unwrap();
+        let agents = ["a", "b"].map(|name| {
+            let mut command = agent(&folder.join(name), &data, &peers);
+            Daemon::start(command.args(["--controller", controller.said("address")]))
+        });
+        introduce(&agents, &peers);
+
+        let map = noise(lengths.iter().sum());
+        std::fs::write(data.join("map"), &map).unwrap();
+        let mut source = Client::connect(agents[0].said("socket").as_ref(), "job", TOKEN).unwrap();
+        let mut from = 0;
+        let ranges = lengths.iter().map(|length| {
+            from += length;
+            range(from - length, *length)
+        });
+        let index = Index::Ranges(ranges.collect());
+        source.register("map", data.join("map").to_str().unwrap(), index).unwrap();
+        Ordered { controller, agents, map, _source: source }
+    }
+
+    fn controller(folder: &Path, listen: &str) -> Command {
+        let mut command = headwater(&folder.join("controller"));
+        command.args(["controller", "--json", "--listen", listen, "--coflow-order", "sincronia"]);
+        command
+    }
+
+    /// A program at `b`.
+    fn client(&self) -> Client {
+        Client::connect(self.agents[1].said("socket").as_ref(), "job", TOKEN).unwrap()
+    }
+
+    /// What `b` says of itself.
+    fn status(&self) -> Value {
+        serde_json::from_str(&Client::status(self.agents[1].said("socket").as_ref()).unwrap()).unwrap()
+    }
+
+    fn await_status(&self, is_met: impl Fn(&Value) -> bool) {
+        let began = now();
+        loop {
+            let status = self.status();
+            if is_met(&status) {
+                return;
+            }
+            assert!(began.elapsed() < WITHIN, "{status}");
+            pause();
+        }
+    }
+}
+
+/// Opens a flow of partition `first` without credit, as often as the agents need to have read their lists; returns its number.
+fn open(client: &mut Client, coflow: u64, first: u32) -> u64 {
+    for attempt in 0.. {
+        let flow = 1000 * coflow + attempt;
         client.fetch(&Fetch { flow, coflow, host: "a", output: "map", first, count: 1, credit: 0 }).unwrap();
         match client.next().unwrap() {
-            Event::Opened { .. } => opened += 1,
-            // The agents have not read their lists yet.
+            Event::Opened { .. } => return flow,
             Event::Broken { .. } => pause(),
             other => panic!("{other:?}"),
         }
     }
-    let began = now();
-    loop {
-        let status: Value = serde_json::from_str(&Client::status(&sockets[1]).unwrap()).unwrap();
-        let ranks: Vec<(u64, Option<u64>)> = status["coflows"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|it| (it["coflow"].as_u64().unwrap(), it["rank"].as_u64()))
-            .collect();
-        if ranks == [(1, Some(0)), (0, Some(1))] {
-            assert_eq!(status["ordered"], true);
-            return;
+    unreachable!("attempts end with an error or an open flow")
+}
+
+/// Takes the only flow that has credit until there are so many bytes of it, and gives as much credit as it takes.
+fn take(client: &mut Client, flow: u64, got: &mut Vec<u8>, until: usize) {
+    while got.len() < until {
+        match client.next().unwrap() {
+            Event::Data { bytes, offset, .. } => {
+                assert_eq!(offset, got.len() as u64);
+                got.extend_from_slice(bytes);
+                let more = bytes.len() as u64;
+                client.credit(flow, more).unwrap();
+            }
+            other => panic!("{other:?}"),
         }
-        assert!(began.elapsed() < WITHIN, "{status}");
-        pause();
     }
+}
+
+#[test]
+fn a_controller_orders_what_an_agent_fetches() {
+    const EACH: u64 = 1 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = Ordered::start(folder.path(), &[2 * EACH, EACH]);
+    let mut client = cluster.client();
+    // The large coflow comes first and is ranked last.
+    open(&mut client, 0, 0);
+    open(&mut client, 1, 1);
+    cluster.await_status(|status| {
+        let rank = |it: &Value| (it["coflow"].as_u64().unwrap(), it["rank"].as_u64());
+        let ranks: Vec<_> = status["coflows"].as_array().unwrap().iter().map(rank).collect();
+        status["ordered"] == true && ranks == [(1, Some(0)), (0, Some(1))]
+    });
+}
+
+#[test]
+fn without_its_controller_an_agent_has_no_order_and_flows_go_on() {
+    const EACH: u64 = 2 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let mut cluster = Ordered::start(folder.path(), &[EACH; 4]);
+    let mut waiting = cluster.client();
+    open(&mut waiting, 9, 3);
+    let mut clients = [0, 1, 2].map(|_| cluster.client());
+    let flows: Vec<u64> =
+        (1..).zip(&mut clients).map(|(coflow, client)| open(client, coflow, coflow as u32 - 1)).collect();
+    let mut fetch = |cluster: &Ordered, at: usize| {
+        let right = &cluster.map[at * EACH as usize..][..EACH as usize];
+        let mut got = Vec::new();
+        clients[at].credit(flows[at], CREDIT).unwrap();
+        take(&mut clients[at], flows[at], &mut got, right.len());
+        assert!(got == right);
+    };
+    cluster.await_status(|status| status["ordered"] == true);
+
+    cluster.controller.signal(Signal::STOP);
+    cluster.await_status(|status| status["ordered"] == false);
+    fetch(&cluster, 0);
+    freeze();
+    assert_eq!(cluster.status()["ordered"], false);
+    cluster.controller.signal(Signal::CONT);
+    cluster.await_status(|status| status["ordered"] == true);
+    fetch(&cluster, 1);
+
+    let address = cluster.controller.said("address").to_owned();
+    cluster.controller.child.kill().unwrap();
+    cluster.controller.child.wait().unwrap();
+    cluster.await_status(|status| status["ordered"] == false);
+    fetch(&cluster, 2);
+    cluster.controller = Daemon::start(&mut Ordered::controller(folder.path(), &address));
+    cluster.await_status(|status| status["ordered"] == true);
+}
+
+#[test]
+fn flows_of_an_agent_that_is_frozen_go_on_where_they_were() {
+    const WHOLE: u64 = 8 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = Ordered::start(folder.path(), &[WHOLE]);
+    let mut client = cluster.client();
+    let flow = open(&mut client, 1, 0);
+    client.credit(flow, CREDIT).unwrap();
+    let mut got = Vec::new();
+    for agent in &cluster.agents {
+        let until = got.len() + (2 << 20);
+        take(&mut client, flow, &mut got, until);
+        agent.signal(Signal::STOP);
+        freeze();
+        agent.signal(Signal::CONT);
+    }
+    take(&mut client, flow, &mut got, WHOLE as usize);
+    assert!(got == cluster.map);
+    assert!(matches!(client.next().unwrap(), Event::End { .. }));
+    let status = cluster.status();
+    assert_eq!((&status["flows_done"], &status["resets"]), (&1.into(), &0.into()), "{status}");
 }
 
 /// A program that writes what a flow brings.
@@ -255,7 +372,7 @@ fn a_full_disk_keeps_an_agent_from_starting_and_stops_no_flow_of_one_that_runs()
         Daemon::start(command.env("RUST_LOG", "headwater=debug").stderr(log))
     });
     introduce(&agents, &peers);
-    let map: Vec<u8> = (0..2 * EACH).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 29) as u8).collect();
+    let map = noise(2 * EACH);
     let (first, second) = map.split_at(EACH as usize);
     std::fs::write(data.join("map"), &map).unwrap();
     let connect = |at: usize| Client::connect(agents[at].said("socket").as_ref(), "job", TOKEN).unwrap();
@@ -299,6 +416,17 @@ fn a_full_disk_keeps_an_agent_from_starting_and_stops_no_flow_of_one_that_runs()
     }
     let said = logs.map(|log| std::fs::read_to_string(log).unwrap());
     assert!(!said.iter().any(|log| log.contains("panicked")), "{said:?}");
+}
+
+/// Bytes that differ wherever they are.
+fn noise(bytes: u64) -> Vec<u8> {
+    (0..bytes).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 29) as u8).collect()
+}
+
+/// As long as somebody is frozen.
+fn freeze() {
+    #[allow(clippy::disallowed_methods, reason = "a freeze takes time")]
+    std::thread::sleep(Duration::from_secs(10));
 }
 
 fn pause() {

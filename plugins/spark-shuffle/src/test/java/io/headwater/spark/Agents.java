@@ -105,9 +105,17 @@ final class Agents implements AutoCloseable {
     processes[agent].destroyForcibly().waitFor(60, TimeUnit.SECONDS);
   }
 
-  /** Stops its process until it is killed. */
+  /** Stops its process until it {@link #thaw}s or is killed. */
   void freeze(int agent) throws Exception {
-    int result = new ProcessBuilder("kill", "-STOP", String.valueOf(processes[agent].pid())).start().waitFor();
+    signal(agent, "STOP");
+  }
+
+  void thaw(int agent) throws Exception {
+    signal(agent, "CONT");
+  }
+
+  private void signal(int agent, String signal) throws Exception {
+    int result = new ProcessBuilder("kill", "-" + signal, String.valueOf(processes[agent].pid())).start().waitFor();
     if (result != 0) {
       throw new AssertionError("kill ended with " + result);
     }

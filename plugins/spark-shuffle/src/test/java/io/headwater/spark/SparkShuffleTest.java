@@ -10,6 +10,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 import org.apache.spark.api.java.JavaPairRDD;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Assumptions;
@@ -257,6 +258,22 @@ class SparkShuffleTest {
       agents.freeze(1);
       assertEquals(sorted, Jobs.ordered(records));
       assertEquals(1, app.stages.submitted().size(), "the reduce stage alone");
+    }
+  }
+
+  @Test
+  void an_agent_that_is_frozen_for_a_while_breaks_nothing() throws Exception {
+    try (Application app = start(Map.of())) {
+      JavaPairRDD<Long, String> records = Jobs.sorted(app.context);
+      records.count();
+      app.stages.submitted();
+      agents.freeze(1);
+      CompletableFuture<?> result = CompletableFuture.supplyAsync(() -> Jobs.ordered(records));
+      Thread.sleep(10_000);
+      agents.thaw(1);
+      assertEquals(sorted, result.get());
+      assertEquals(1, app.stages.submitted().size(), "the reduce stage alone");
+      assertResults(app);
     }
   }
 
