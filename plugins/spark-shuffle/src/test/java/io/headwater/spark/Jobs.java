@@ -18,18 +18,21 @@ import scala.Tuple2;
 final class Jobs {
   static final int MAPS = 6;
   private static final int REDUCES = 4;
+  /** Each map's, in a job of some hundred milliseconds. */
   static final int RECORDS = 20_000;
+  /** The same in one of some seconds. */
+  static final int MANY_RECORDS = 200_000;
   private static final int FIRST = 2;
   private static final int LAST = 3;
 
   private Jobs() {}
 
-  /** Records with random keys below {@code keys}. */
-  static JavaPairRDD<Long, String> records(JavaSparkContext context, int seed, int keys) {
+  /** Each map makes {@code count} records with random keys below {@code keys}. */
+  private static JavaPairRDD<Long, String> records(JavaSparkContext context, int count, int seed, int keys) {
     return context.parallelize(IntStream.range(0, MAPS).boxed().toList(), MAPS).flatMapToPair(part -> {
       Random random = new Random(seed * 1000L + part);
       List<Tuple2<Long, String>> records = new ArrayList<>();
-      for (int record = 0; record < RECORDS; record++) {
+      for (int record = 0; record < count; record++) {
         records.add(new Tuple2<>((long) random.nextInt(keys), Long.toHexString(random.nextLong()) + Long.toHexString(random.nextLong())));
       }
       return records.iterator();
@@ -38,12 +41,21 @@ final class Jobs {
 
   /** All records in the order of their keys. */
   static JavaPairRDD<Long, String> sorted(JavaSparkContext context) {
-    return records(context, 1, Integer.MAX_VALUE).sortByKey(true, REDUCES);
+    return sorted(context, RECORDS);
+  }
+
+  static JavaPairRDD<Long, String> sorted(JavaSparkContext context, int recordsOfEach) {
+    return records(context, recordsOfEach, 1, Integer.MAX_VALUE).sortByKey(true, REDUCES);
   }
 
   /** Two shuffles side by side. */
   static JavaPairRDD<Long, Tuple2<String, String>> joined(JavaSparkContext context) {
-    return records(context, 2, 200_000).join(records(context, 3, 200_000), REDUCES);
+    return joined(context, RECORDS);
+  }
+
+  static JavaPairRDD<Long, Tuple2<String, String>> joined(JavaSparkContext context, int recordsOfEach) {
+    int keys = 10 * recordsOfEach;
+    return records(context, recordsOfEach, 2, keys).join(records(context, recordsOfEach, 3, keys), REDUCES);
   }
 
   /**

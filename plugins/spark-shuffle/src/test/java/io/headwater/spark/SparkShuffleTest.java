@@ -77,16 +77,31 @@ class SparkShuffleTest {
     assertEquals(joined, Jobs.total(Jobs.joined(app.context)));
   }
 
-  /** Seconds of each sort and join of an application but the first, in which classes are loaded. */
-  private static List<Double> times(Application app) throws Exception {
-    List<Double> times = new ArrayList<>();
-    for (int turn = 0; turn < 4; turn++) {
-      long begin = System.nanoTime();
-      Jobs.sorted(app.context).count();
-      Jobs.total(Jobs.joined(app.context));
-      times.add((System.nanoTime() - begin) / 1e9);
+  /** Seconds of sorts and joins. */
+  private static final class Times {
+    private final List<Double> small = new ArrayList<>();
+    private final List<Double> large = new ArrayList<>();
+
+    /** Adds those of an application but the first ones, in which classes are loaded and compiled. */
+    void add(Application app) {
+      for (int turn = 0; turn < 12; turn++) {
+        double seconds = once(app, Jobs.RECORDS);
+        if (turn >= 4) {
+          small.add(seconds);
+        }
+      }
+      once(app, Jobs.MANY_RECORDS);
+      for (int turn = 0; turn < 4; turn++) {
+        large.add(once(app, Jobs.MANY_RECORDS));
+      }
     }
-    return times.subList(1, times.size());
+
+    private static double once(Application app, int records) {
+      long begin = System.nanoTime();
+      Jobs.sorted(app.context, records).count();
+      Jobs.total(Jobs.joined(app.context, records));
+      return (System.nanoTime() - begin) / 1e9;
+    }
   }
 
   private static double median(List<Double> of) {
@@ -96,17 +111,22 @@ class SparkShuffleTest {
   @Test
   @Tag("times")
   void times_of_jobs_with_agents_over_those_of_stock_ones() throws Exception {
-    List<Double> stock = new ArrayList<>();
-    List<Double> ours = new ArrayList<>();
+    Times stock = new Times();
+    Times ours = new Times();
     for (int round = 0; round < 3; round++) {
       try (Application app = Application.stock()) {
-        stock.addAll(times(app));
+        stock.add(app);
       }
       try (Application app = start(Map.of())) {
-        ours.addAll(times(app));
+        ours.add(app);
       }
     }
-    System.out.printf("times: agents %.2f s, stock %.2f s, ratio of the medians %.3f%n", median(ours), median(stock), median(ours) / median(stock));
+    print("small jobs", median(ours.small), median(stock.small));
+    print("large jobs", median(ours.large), median(stock.large));
+  }
+
+  private static void print(String what, double ours, double stock) {
+    System.out.printf("times: %s: agents %.2f s, stock %.2f s, ratio of the medians %.3f%n", what, ours, stock, ours / stock);
   }
 
   @Test
