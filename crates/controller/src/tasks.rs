@@ -110,6 +110,8 @@ pub(crate) struct Task {
     pub(crate) feedback_every: Duration,
     /// When the receiver spoke last.
     pub(crate) heard: Time,
+    /// As one of an overlay: when somebody had a stripe from its receiver last that nothing came of, and was given another parent.
+    pub(crate) deserted: Option<Time>,
     pub(crate) pace: Pace,
     /// v of PPUSH Alg. 1, in symbols.
     pub(crate) needed: Symbols,
@@ -211,6 +213,7 @@ impl Task {
             path: None,
             feedback_every: Duration::ZERO,
             heard: now,
+            deserted: None,
             pace: Pace::Running,
             needed: Symbols::ZERO,
             held_up: false,

@@ -205,6 +205,13 @@ impl Deliveries {
         (request, Some(place))
     }
 
+    /// Whether nothing has been heard of a receiver since one that had a stripe from it in vain has moved. It may have died: then it has
+    /// places left, since all that were below it move.
+    pub(super) fn is_deserted(&self, node: NodeId, object: ObjectId) -> bool {
+        let deserted = |task: &Task| task.deserted.is_some_and(|since| since >= task.heard);
+        self.tasks.fetching(node, object).is_some_and(deserted)
+    }
+
     /// Whether a node is here and stays, and has an object, or is receiving it as others do.
     pub(super) fn may_send(&self, now: Time, catalog: &Catalog, node: NodeId, object: ObjectId) -> bool {
         let is_here = catalog

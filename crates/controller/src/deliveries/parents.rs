@@ -70,6 +70,11 @@ impl Deliveries {
                 break;
             }
             self.replace(turn, catalog, id, lost);
+            if let Some(id) = self.tasks.fetching(lost.0, object).map(Task::id)
+                && let Some(task) = self.tasks.get_mut(id)
+            {
+                task.deserted = Some(now);
+            }
         }
         for stripe in missing {
             match self.parent_or_heir(turn, catalog, (id, stripe)) {
@@ -259,7 +264,8 @@ impl Deliveries {
         let barred = task.barred.iter().filter(|(_, until)| is_barred(**until));
         let barred: BTreeSet<NodeId> = barred.map(|(node, _)| *node).collect();
         let may = |all: &Self, node: NodeId| {
-            let failed = distrusted.contains(&node) || barred.contains(&node);
+            let failed =
+                distrusted.contains(&node) || barred.contains(&node) || all.is_deserted(node, object);
             !failed && all.may_send(now, catalog, node, object)
         };
         let known = self.known(catalog, config);

@@ -74,7 +74,7 @@ fn windows_grow_where_paths_are_long() {
             let mut net = Net::new(Spec { delay, ..Spec::default() }, Bytes::mib(64), seed);
             net.run(LIMIT);
             print("4 receivers, round trips of 20 ms", &mut net);
-            assert!(net.copies() < 1.02);
+            assert!(net.copies() < 1.05);
             last(&net)
         })
         .collect();
@@ -112,6 +112,20 @@ fn two_relays_that_die_one_after_the_other_are_done_without() {
     print("two die", &mut net);
     assert_eq!(ratios(&net).len(), 2);
     assert!(last(&net) < 1.9);
+}
+
+/// Goal: a stripe that nobody had for half a second comes by the other trees when they are done, so that nobody waits for it as long again.
+/// Without that the last had it after 1.38 of one copy's time.
+#[test]
+fn what_is_late_comes_by_the_other_trees() {
+    for seed in 1..4 {
+        let mut net = Net::new(Spec { receivers: 24, ..Spec::default() }, Bytes::mib(32), seed);
+        net.act(Duration::from_millis(1400), Act::Kill(1));
+        net.run(LIMIT);
+        print("the first of 24 dies", &mut net);
+        assert_eq!(ratios(&net).len(), 23);
+        assert!(last(&net) < 1.3 && net.copies() < 1.05, "{seed}");
+    }
 }
 
 #[test]
@@ -275,7 +289,7 @@ fn who_is_interrupted_hands_over() {
         assert!(last(&net) < 1.15);
         last(&net)
     };
-    assert!(run(Act::Leave(2)) <= run(Act::Kill(2)));
+    assert!(run(Act::Leave(2)) <= run(Act::Kill(2)) + 0.01);
 }
 
 /// Goal: gets of one object that begin one after the other come to pass on to each other what they get.

@@ -421,6 +421,30 @@ impl Blocks {
         count
     }
 
+    /// Asks `flow` for all that is missing of an open block, beside whoever is asked for it already. Returns how many symbols, none if the
+    /// flow is asked for it, or must not be.
+    pub(super) fn ask_beside(&mut self, flow: FlowId, block: BlockIndex) -> u32 {
+        let Some(Block { here, asked, .. }) = self.ledger.get_mut(block.0) else { return 0 };
+        let is_asked = asked.shares.iter().any(|share| share.flow == flow);
+        if is_asked || !here.is_filling() || here.trial.has_sole_source() {
+            return 0;
+        }
+        let runs = missing_runs(here, &(0..here.source_symbols()));
+        let shares = runs.into_iter().map(|range| Share { flow, missing: range.end - range.start, range });
+        let before = asked.shares.len();
+        asked.shares.extend(shares);
+        asked.shares[before..].iter().map(|share| share.missing).sum()
+    }
+
+    /// By stripe: the blocks that are asked for and not complete, in their order.
+    pub(super) fn filling(&self, of: u8) -> Vec<Vec<u32>> {
+        let mut filling = vec![Vec::new(); usize::from(of)];
+        for block in self.ledger.iter().filter(|block| block.here.is_filling()) {
+            filling[block.number as usize % usize::from(of)].push(block.number);
+        }
+        filling
+    }
+
     /// Whether anything is to be expected of a flow.
     pub(super) fn expects(&self, flow: &Flow, rule: SpreadRule) -> bool {
         let mut filling = self.ledger.iter().filter(|block| block.here.is_filling());

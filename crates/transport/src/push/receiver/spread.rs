@@ -5,6 +5,7 @@
 //! together; a flow that runs dry takes unsent work off the end of a slower one's list; and where nothing unsent is
 //! left it sends repair symbols of the blocks that are late. The symbols that a silent flow owed go to the others.
 
+use headwater_machine::SortedMap;
 use headwater_units::{BlockIndex, Duration, FlowId, Time};
 use headwater_wire::{MAX_WORK, Work};
 
@@ -42,6 +43,14 @@ const TIME_AHEAD: Duration = Duration::from_secs(1);
 const MOST_RUNS: usize = 64;
 /// Moving or cutting less is not worth a message.
 const LEAST_PIECE: u32 = 8;
+/// In an overlay a stripe is late that lacks more than this part of its blocks when most others are here.
+const LATE_PART: u32 = 16;
+/// Its own source is left with this many of them at least,
+const LEFT_BLOCKS: usize = 3;
+/// or with none, if less than this part of what is due comes from there.
+const STUCK: f64 = 0.1;
+/// Before the end of the object a stripe is late only if less than this part of what is due comes.
+const SILENT: f64 = 0.01;
 /// Repair symbols are asked for at most this many at a time.
 const MOST_HELP: u32 = 64;
 
@@ -275,11 +284,21 @@ impl Receiver {
             self.allowance = (allowed, now);
         }
         // At the end some stripe is the last; it is behind if it still has nothing to show.
-        let is_end = giving.blocks.are_all_asked_for();
+        let is_end = blocks.are_all_asked_for();
+        let idle = self.flows.values().filter(|f| f.is_usable() && f.asked.outstanding == 0).count();
+        let may_share = allowed.is_none() && idle > 0;
+        let filling = if is_end || may_share { blocks.filling(stripes.of()) } else { Vec::new() };
+        if may_share {
+            let due = stripes.peak() / f64::from(stripes.of());
+            share_late(now, blocks, &mut self.flows, &filling, (due, is_end));
+        }
         let block = if is_end { 0 } else { u64::from(geometry.source_symbols(BlockIndex(0))) };
         let pace = |flow: &mut Flow| {
             let rate = flow.rate.per_second(now).unwrap_or(0.0);
-            Pace { flow: flow.id(), owed: flow.asked.outstanding, rate }
+            // What it owes of other stripes holds up nobody.
+            let is_here = filling.get(usize::from(flow.grant.index)).is_some_and(Vec::is_empty);
+            let owed = if is_here { 0 } else { flow.asked.outstanding };
+            Pace { flow: flow.id(), owed, rate }
         };
         let paces: Vec<Pace> = self.flows.values_mut().filter(|flow| flow.is_usable()).map(pace).collect();
         stripes.compare(now, self.last_useful, &paces, block);
@@ -377,6 +396,53 @@ impl Receiver {
                 flow.silence.expecting_since = Some(now);
                 flow.asked.idle_since = None;
             }
+        }
+    }
+}
+
+/// Where stripes are late, and the others have brought all that may be asked for, the trees of those bring blocks of the late ones too: who
+/// stands above this receiver in such a tree has them already, or asks for them in the same manner, up to the source. So each block has one
+/// other tree, whoever asks. The late stripe's own source stays asked for all of it, and begins at the other end; if next to nothing of the
+/// `due` rate comes from there, that is left nothing. Before the end of the object
+/// a stripe must be all but silent. `filling`: [`Blocks::filling`].
+fn share_late(
+    now: Time,
+    blocks: &mut Blocks,
+    flows: &mut SortedMap<FlowId, Flow>,
+    filling: &[Vec<u32>],
+    (due, is_end): (f64, bool),
+) {
+    let of = filling.len() as u32;
+    // Where few are here, these are early.
+    if filling.iter().filter(|late| late.is_empty()).count() * 2 < filling.len() {
+        return;
+    }
+    let most_in_time = (blocks.wanted() / of.max(1) / LATE_PART) as usize;
+    let mut shared = Vec::new();
+    for (index, late) in (0..).zip(filling) {
+        let own = flows.values_mut().find(|f| f.is_usable() && u32::from(f.grant.index) == index);
+        let rate = own.and_then(|flow| flow.rate.per_second(now)).unwrap_or(0.0);
+        let left = match late.len() {
+            _ if rate < due * if is_end { STUCK } else { SILENT } => 0,
+            count if is_end && count > most_in_time => count.div_ceil(filling.len()).max(LEFT_BLOCKS),
+            _ => continue,
+        };
+        for block in late.iter().skip(left).rev() {
+            let other = (index + 1 + block / of % (of - 1).max(1)) % of;
+            if filling[other as usize].is_empty() {
+                shared.push((other, BlockIndex(*block)));
+            }
+        }
+    }
+    for (other, block) in shared {
+        let flow = flows.values_mut().find(|f| f.is_usable() && u32::from(f.grant.index) == other);
+        let Some(flow) = flow.filter(|flow| runs(flow) < MOST_RUNS) else { continue };
+        let symbols = blocks.ask_beside(flow.id(), block);
+        if symbols > 0 {
+            if flow.asked.outstanding == 0 {
+                flow.silence.expecting_since = Some(now);
+            }
+            flow.give_beside(block, symbols);
         }
     }
 }
