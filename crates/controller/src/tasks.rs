@@ -110,7 +110,7 @@ pub(crate) struct Task {
     pub(crate) feedback_every: Duration,
     /// When the receiver spoke last.
     pub(crate) heard: Time,
-    /// As one of an overlay: when somebody had a stripe from its receiver last that nothing came of, and was given another parent.
+    /// As one of an overlay: when another parent was last looked for, for somebody to whom a stripe came no more from its receiver.
     pub(crate) deserted: Option<Time>,
     pub(crate) pace: Pace,
     /// v of PPUSH Alg. 1, in symbols.

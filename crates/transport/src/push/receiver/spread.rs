@@ -403,8 +403,8 @@ impl Receiver {
 /// Where stripes are late, and the others have brought all that may be asked for, the trees of those bring blocks of the late ones too: who
 /// stands above this receiver in such a tree has them already, or asks for them in the same manner, up to the source. So each block has one
 /// other tree, whoever asks. The late stripe's own source stays asked for all of it, and begins at the other end; if next to nothing of the
-/// `due` rate comes from there, that is left nothing. Before the end of the object
-/// a stripe must be all but silent. `filling`: [`Blocks::filling`].
+/// `due` rate comes from there, that is left nothing. Before the end of the object a stripe must be all but silent. `filling`:
+/// [`Blocks::filling`].
 fn share_late(
     now: Time,
     blocks: &mut Blocks,
