@@ -1,7 +1,7 @@
 //! A hash of the code that computes runs; for build scripts.
 //!
 //! Finished runs carry it, so that a run which other code made is never taken for one of this code. Lines of comments do not
-//! count.
+//! count, nor do unit tests: `tests.rs`, folders of that name, and what follows `#[cfg(test)]` and `mod tests {` at the end of a file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,15 +46,20 @@ pub(crate) fn of_crates(root: &Path, names: &[&str], beside: &[&str]) -> u64 {
 fn add_sources(root: &Path, folder: &Path, beside: &[&str], hash: &mut u64) {
     for file in files(folder) {
         let name = file.strip_prefix(root).expect("it is below");
-        if beside.iter().any(|folder| name.starts_with(folder)) {
+        let is_test = name.iter().any(|part| part == "tests" || part == "tests.rs");
+        if is_test || beside.iter().any(|folder| name.starts_with(folder)) {
             continue;
         }
         let text = fs::read(&file).expect("a source file is readable");
         add(hash, name.display().to_string().as_bytes());
-        let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+        let tests = text.windows(TESTS.len()).position(|at| at == TESTS).unwrap_or(text.len());
+        let lines = text[..tests].split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
         lines.filter(|line| !line.starts_with(b"//")).for_each(|line| add(hash, line));
     }
 }
+
+/// How a file's unit tests begin, which are its end.
+const TESTS: &[u8] = b"\n#[cfg(test)]\nmod tests {\n";
 
 /// Where a hash begins (FNV-1a).
 pub(crate) const START: u64 = 0xcbf2_9ce4_8422_2325;

@@ -70,6 +70,10 @@ impl Flow {
     pub(crate) fn silent(&self) -> Duration {
         self.view.map_or(Duration::ZERO, |view| view.silent)
     }
+    /// Whether its source says that it has sent all, or cannot.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.state, FlowState::Over { .. })
+    }
     /// Whether another source would likely do better.
     pub(crate) fn is_weak(&self, now: Time, silent_limit: Duration) -> bool {
         let stuck = match self.state {
@@ -130,7 +134,7 @@ pub(crate) struct Task {
     pub(crate) barred: BTreeMap<NodeId, Time>,
     /// As one of an overlay: how often its stripes have moved.
     pub(crate) mending: Mending,
-    /// And, by stripe, what flows have brought that are no more.
+    /// And, by stripe that had another flow before, what such flows have brought.
     pub(crate) brought_before: BTreeMap<u8, Bytes>,
     /// And when it is looked after again, since others come first.
     pub(crate) mend_at: Option<Time>,
@@ -456,8 +460,9 @@ impl Tasks {
         let task = self.tasks.get_mut(&self.by_flow.remove(&flow)?)?;
         let place = task.flows.iter().position(|f| f.facts.flow == flow)?;
         let flow = task.flows.remove(place);
-        if let Some(view) = flow.view.filter(|_| task.is_of_overlay()) {
-            *task.brought_before.entry(flow.facts.index).or_default() += view.bytes;
+        if task.is_of_overlay() {
+            let brought = flow.view.map_or(Bytes::ZERO, |view| view.bytes);
+            *task.brought_before.entry(flow.facts.index).or_default() += brought;
         }
         remove_from(&mut self.by_source, &flow.facts.node, &flow.facts.flow);
         Some(flow)

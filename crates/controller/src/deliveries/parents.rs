@@ -23,7 +23,7 @@ const MOST_OF_SOURCE: usize = 4;
 /// places left. Members that seem well to the controller may all have it from where nothing comes any more: part of the
 /// network is cut off from the rest, and their nodes can still talk to the controller.
 const IN_VAIN: u32 = 2;
-/// Where many begin at once, orders and answers take time: this much for each of them. Until then nobody is replaced
+/// Where many begin at once, orders and answers take time: this much for each of them. Until then none of the first parents is replaced
 /// who has not brought anything yet.
 const BEGINNING: Duration = Duration::from_millis(2);
 
@@ -39,7 +39,10 @@ impl Deliveries {
         let begun = task.begun + BEGINNING * self.overlays.size(object) as u64;
         let Some(task) = self.tasks.get(id) else { return };
         let known = self.known(catalog, config);
-        let begins = |flow: &Flow| now < begun && flow.view.is_none_or(|view| view.bytes == Bytes::ZERO);
+        let begins = |flow: &Flow| {
+            let is_first = !task.brought_before.contains_key(&flow.facts.index);
+            now < begun && is_first && flow.view.is_none_or(|view| view.bytes == Bytes::ZERO)
+        };
         let is_lost = |flow: &Flow| match flow.state {
             FlowState::Over { replace_after } => now >= replace_after,
             _ => {
@@ -55,8 +58,10 @@ impl Deliveries {
             let is_stuck = flow.silent() > patience * STUCK && may;
             (flow.facts.node, flow.facts.index, is_stuck)
         };
-        let lost: Vec<(NodeId, u8, bool)> =
-            task.flows.iter().filter(|flow| is_lost(flow)).map(facts).collect();
+        let flows: Vec<&Flow> = task.flows.iter().filter(|flow| is_lost(flow)).collect();
+        let lost: Vec<(NodeId, u8, bool)> = flows.iter().map(|flow| facts(flow)).collect();
+        let is_silent = |flow: &&&Flow| !flow.is_over() && flow.is_weak(now, patience);
+        let silent: Vec<NodeId> = flows.iter().filter(is_silent).map(|flow| flow.facts.node).collect();
         let missing: Vec<u8> = stripes_with_blocks(task)
             .filter(|stripe| task.flows.iter().all(|flow| flow.facts.index != *stripe))
             .collect();
@@ -70,7 +75,8 @@ impl Deliveries {
                 break;
             }
             self.replace(turn, catalog, id, lost);
-            if let Some(id) = self.tasks.fetching(lost.0, object).map(Task::id)
+            if silent.contains(&lost.0)
+                && let Some(id) = self.tasks.fetching(lost.0, object).map(Task::id)
                 && let Some(task) = self.tasks.get_mut(id)
             {
                 task.deserted = Some(now);

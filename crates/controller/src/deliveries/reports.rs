@@ -106,7 +106,7 @@ impl Deliveries {
         let (Some(id), Some(entry)) = (self.tasks.of_flow(flow), self.tasks.flow_mut(flow)) else { return };
         if entry.facts.node != node {
             turn.stats.strangers += 1;
-        } else if !matches!(entry.state, FlowState::Over { .. }) {
+        } else if !entry.is_over() {
             entry.state = FlowState::Over { replace_after: turn.now + turn.config.silent_limit };
             self.agenda.touched.insert(id);
         }

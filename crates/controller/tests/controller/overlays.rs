@@ -7,7 +7,7 @@ use headwater_units::{Bytes, Duration};
 use headwater_wire::{Holding, NodeInfo, Request, ToController};
 
 use crate::harness::{Bench, assert_trees, delivering, holding, in_rack, info, ms, node};
-use crate::swarm_detection::{bench, swarm, wish};
+use crate::swarm_detection::{begin, bench, swarm, wish};
 
 const SOURCE: u8 = 1;
 
@@ -27,12 +27,16 @@ fn well(_: u8, _: u8) -> (Duration, Duration) {
 
 impl Running {
     fn begun(receivers: &[u8]) -> Running {
+        let mut running = Running::joined(receivers);
+        assert_trees(SOURCE, &running.parents());
+        running
+    }
+
+    fn joined(receivers: &[u8]) -> Running {
         let mut bench = bench();
         swarm(&mut bench, receivers, 5_000_000);
         bench.confirm();
-        let mut running = Running { bench, records: BTreeMap::new() };
-        assert_trees(SOURCE, &running.parents());
-        running
+        Running { bench, records: BTreeMap::new() }
     }
 
     fn records(&mut self) -> &BTreeMap<u8, TaskRecord> {
@@ -64,7 +68,14 @@ impl Running {
 
     /// Every receiver reports, and every source confirms.
     fn report(&mut self, odd: Odd<'_>) {
-        for (n, record) in self.records().clone() {
+        self.report_but(&[], odd);
+    }
+
+    /// The same, but that some receivers are silent.
+    fn report_but(&mut self, dead: &[u8], odd: Odd<'_>) {
+        let mut records = self.records().clone();
+        records.retain(|n, _| !dead.contains(n));
+        for (n, record) in records {
             let view = |flow: &TaskFlow| {
                 let (silent, behind) = odd(n, flow.index);
                 let bytes = if behind == ms(0) { Bytes::mib(1) } else { Bytes::ZERO };
@@ -127,6 +138,50 @@ fn a_stripe_that_is_silent_comes_from_another_and_not_from_the_same_node_soon() 
     assert_eq!((running.parent(3, 0), running.replaced()), (next, 1));
     running.report(&|n, stripe| (if (n, stripe) == (3, 0) { ms(1001) } else { ms(0) }, ms(0)));
     assert_eq!((running.parent(3, 0), running.replaced()), (9 - next, 2));
+}
+
+/// In an overlay of 60 the orders of those who begin may take 120 ms.
+#[test]
+fn the_first_parent_has_time_to_begin_where_many_do_and_the_next_has_not() {
+    let mut running = Running::joined(&(2..61).collect::<Vec<_>>());
+    running.pass(ms(1000), &well);
+    let n = 61;
+    begin(&mut running.bench, n);
+    let first = running.parent(n, 0);
+    let nothing_comes = |of: u8, stripe: u8| match (of, stripe) == (n, 0) {
+        true => (ms(1001), ms(1)),
+        false => (ms(0), ms(0)),
+    };
+    running.report(&nothing_comes);
+    assert_eq!(running.parent(n, 0), first);
+    let task = running.records()[&n].task;
+    running.bench.say(n, ToController::Distrust { task, node: node(first) });
+    let second = running.parent(n, 0);
+    running.report(&nothing_comes);
+    let third = running.parent(n, 0);
+    assert!(first != second && second != third && third != first, "{first} {second} {third}");
+}
+
+/// It has places left, since those that were below it have gone.
+#[test]
+fn who_was_left_for_silence_is_no_new_parent_until_it_is_heard_again() {
+    let new_parents = |is_heard_again: bool| {
+        let mut running = Running::begun(&[2, 3, 4, 5, 6, 7]);
+        running.report(&well);
+        let parents = running.parents();
+        let own = (0..).zip(&parents[&4]).find(|(_, parent)| **parent == SOURCE).expect("a stripe each").0;
+        running.bench.pass(ms(100));
+        let leaves = |n: u8, stripe: u8| (if (n, stripe) == (3, own) { ms(501) } else { ms(0) }, ms(0));
+        running.report_but(&[4], &leaves);
+        assert_ne!(running.parent(3, own), 4);
+        running.bench.pass(ms(100));
+        running.report_but(if is_heard_again { &[] } else { &[4] }, &well);
+        let leave = |n: u8, stripe: u8| (if n > 4 && stripe == 0 { ms(501) } else { ms(0) }, ms(0));
+        running.report_but(&[4], &leave);
+        [5, 6, 7].map(|n| running.parent(n, 0))
+    };
+    let (silent, heard) = (new_parents(false), new_parents(true));
+    assert!(!silent.contains(&2) && !silent.contains(&4) && heard.contains(&4), "{silent:?} {heard:?}");
 }
 
 /// All are busy and silent, and one after the other says that nothing comes.

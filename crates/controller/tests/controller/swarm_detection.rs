@@ -18,7 +18,7 @@ pub(crate) fn wish(n: u8) -> Request {
 }
 
 /// Such a get begins, at this rate once it is asked.
-fn begin(bench: &mut Bench, n: u8) -> Accepted {
+pub(crate) fn begin(bench: &mut Bench, n: u8) -> Accepted {
     bench.join(n);
     bench.ask(n, wish(n))
 }

@@ -286,9 +286,9 @@ impl Receiver {
         // At the end some stripe is the last; it is behind if it still has nothing to show.
         let is_end = blocks.are_all_asked_for();
         let idle = self.flows.values().filter(|f| f.is_usable() && f.asked.outstanding == 0).count();
-        let may_share = allowed.is_none() && idle > 0;
-        let filling = if is_end || may_share { blocks.filling(stripes.of()) } else { Vec::new() };
-        if may_share {
+        let filling = blocks.filling(stripes.of());
+        // Under a limit there is no room for what may come twice.
+        if allowed.is_none() && idle > 0 {
             let due = stripes.peak() / f64::from(stripes.of());
             share_late(now, blocks, &mut self.flows, &filling, (due, is_end));
         }
