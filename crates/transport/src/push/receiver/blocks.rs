@@ -81,7 +81,7 @@ impl Blocks {
                 continue;
             }
             let block = *number;
-            let runs = match missing_runs(here, 0..here.source_symbols()) {
+            let runs = match missing_runs(here, &(0..here.source_symbols())) {
                 // The symbols that decoding turned out to need beyond them.
                 none if none.is_empty() => vec![asked.fresh_repair(here.missing())],
                 runs => runs,
@@ -364,12 +364,14 @@ impl Blocks {
         }
         let mut back = Vec::new();
         for Block { number, here, asked } in self.ledger.iter_mut().filter(|block| stripe.has(block.number)) {
-            let (its, kept): (Vec<_>, Vec<_>) =
-                std::mem::take(&mut asked.shares).into_iter().partition(|share| share.flow == flow);
-            // What another is asked for too stays with that one.
-            let is_asked = |esi: &u32| kept.iter().any(|share: &Share| share.range.contains(esi));
-            let owed = its.iter().flat_map(|share| share.range.clone().filter(|esi| !is_asked(esi)));
-            back.extend(missing_runs(here, owed).into_iter().map(|run| (*number, run)));
+            let mut kept = Vec::with_capacity(asked.shares.len());
+            for share in std::mem::take(&mut asked.shares) {
+                if share.flow == flow {
+                    back.extend(missing_runs(here, &share.range).into_iter().map(|run| (*number, run)));
+                } else {
+                    kept.push(share);
+                }
+            }
             asked.shares = kept;
         }
         for (block, run) in back {
@@ -427,7 +429,7 @@ impl Blocks {
         if is_asked || !here.is_filling() || here.trial.has_sole_source() {
             return 0;
         }
-        let runs = missing_runs(here, 0..here.source_symbols());
+        let runs = missing_runs(here, &(0..here.source_symbols()));
         let shares = runs.into_iter().map(|range| Share { flow, missing: range.end - range.start, range });
         let before = asked.shares.len();
         asked.shares.extend(shares);
@@ -546,9 +548,9 @@ fn missing_in(here: &Here, range: &Range<u32>) -> u32 {
     range.clone().filter(|&esi| !here.has(esi)).count() as u32
 }
 
-fn missing_runs(here: &Here, esis: impl Iterator<Item = u32>) -> Vec<Range<u32>> {
+fn missing_runs(here: &Here, range: &Range<u32>) -> Vec<Range<u32>> {
     let mut runs: Vec<Range<u32>> = Vec::new();
-    for esi in esis.filter(|&esi| !here.has(esi)) {
+    for esi in range.clone().filter(|&esi| !here.has(esi)) {
         match runs.last_mut() {
             Some(run) if run.end == esi => run.end = esi + 1,
             _ => runs.push(esi..esi + 1),
