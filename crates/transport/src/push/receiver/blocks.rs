@@ -348,7 +348,8 @@ impl Blocks {
         Some((BlockIndex(block), missing))
     }
 
-    /// A flow is asked for nothing of a stripe any more: what it owed goes back to the pool. Returns blocks that must be restarted,
+    /// A flow is asked for nothing of a stripe any more: what it owed goes back to the pool, whoever else is asked for it, since that one may
+    /// wait for this very receiver. Returns blocks that must be restarted,
     /// because they were asked of it alone, and how many symbols it owed.
     pub(super) fn release(&mut self, flow: FlowId, stripe: Stripe) -> (Vec<BlockIndex>, u64) {
         let has = |ledger: &Ledger<Asked>, place: usize| stripe.has(ledger[place].number);
