@@ -292,7 +292,7 @@ impl Receiver {
             let due = stripes.peak() / f64::from(stripes.of());
             share_late(now, blocks, &mut self.flows, &filling, (due, is_end));
         }
-        let block = if is_end { 0 } else { u64::from(geometry.source_symbols(BlockIndex(0))) };
+        let block = u64::from(geometry.source_symbols(BlockIndex(0)));
         let pace = |flow: &mut Flow| {
             let rate = flow.rate.per_second(now).unwrap_or(0.0);
             // What it owes of other stripes holds up nobody.
@@ -301,7 +301,7 @@ impl Receiver {
             Pace { flow: flow.id(), owed, rate }
         };
         let paces: Vec<Pace> = self.flows.values_mut().filter(|flow| flow.is_usable()).map(pace).collect();
-        stripes.compare(now, self.last_useful, &paces, block);
+        stripes.compare(now, self.last_useful, &paces, block, is_end);
     }
 
     /// Symbols that may be asked for now, if there is a limit: what the time since the last plan allows, at most a

@@ -125,12 +125,12 @@ impl Stripes {
     }
 
     /// Compares the flows that can be asked; a block has at most `block` symbols. Those that are ahead have little
-    /// more to bring before the stripe that is behind comes on. One that is behind, but catches up, brings as much as
-    /// its stripe is of all, or more.
-    pub(super) fn compare(&mut self, now: Time, last_useful: Time, flows: &[Pace], block: u64) {
+    /// more to bring before the stripe that is behind comes on, and at the end, when all is asked for, nothing at all. One that is behind, but
+    /// catches up, brings as much as its stripe is of all, or more.
+    pub(super) fn compare(&mut self, now: Time, last_useful: Time, flows: &[Pace], block: u64, is_end: bool) {
         self.peak = self.peak.max(flows.iter().map(|pace| pace.rate).sum());
         let due = self.peak / f64::from(self.of);
-        let waits = |pace: &Pace| pace.owed <= AHEAD * block;
+        let waits = |pace: &Pace| pace.owed <= if is_end { 0 } else { AHEAD * block };
         let is_slow = |pace: &&Pace| !waits(pace) && pace.rate < SLOW * due;
         let least = flows.iter().filter(is_slow).map(|pace| pace.owed).min();
         let leads = |pace: &Pace| least.is_some_and(|least| pace.owed + block / LEAD <= least);
@@ -195,7 +195,7 @@ mod tests {
         let [a, b] = [(FlowId(7), 0), (FlowId(8), 1)];
         let compare = |stripes: &mut Stripes, (last, seconds), owed: [u64; 2], rates: [f64; 2]| {
             let pace = |at: usize, flow| Pace { flow, owed: owed[at], rate: rates[at] };
-            stripes.compare(at(seconds), at(last), &[pace(0, a.0), pace(1, b.0)], 185);
+            stripes.compare(at(seconds), at(last), &[pace(0, a.0), pace(1, b.0)], 185, false);
             [a.0, b.0].map(|flow| stripes.behind(at(seconds), flow))
         };
         let behind = |stripes: &mut Stripes, last: u64, seconds, owed, rate| {
@@ -219,5 +219,20 @@ mod tests {
             none,
             "it is not slow any more"
         );
+    }
+
+    #[test]
+    fn at_the_beginning_of_a_small_object_nobody_is_behind_though_all_is_asked_for() {
+        let at = |ms: u64| Time::ZERO + Duration::from_millis(ms);
+        let behind = |owed: [u64; 2]| {
+            let mut stripes = Stripes::new(2);
+            let paces = [(7, owed[0], 1.0), (8, owed[1], 60.0)];
+            let paces = paces.map(|(flow, owed, rate)| Pace { flow: FlowId(flow), owed, rate });
+            stripes.compare(at(100), at(100), &paces, 185, true);
+            stripes.behind(at(500), FlowId(7))
+        };
+        assert_eq!(behind([370, 350]), Duration::ZERO, "it comes by more hosts than the other stripe");
+        assert_eq!(behind([370, 270]), Duration::from_millis(400));
+        assert_eq!(behind([20, 0]), Duration::from_millis(400), "the other is here, and all wait for it");
     }
 }
