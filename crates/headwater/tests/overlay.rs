@@ -18,6 +18,8 @@ use headwater_units::BitRate;
 use serde_json::Value;
 
 const MIB: usize = 1 << 20;
+/// Bytes of one, in objects of this size.
+const BLOCK: u64 = 256 << 10;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The lock that keeps measurements apart; `None` where there are no namespaces.
@@ -153,6 +155,64 @@ fn a_relay_that_is_killed_is_done_without() {
     assert_eq!(seen.result["complete"], false, "{seen:?}");
     assert_eq!(seen.ratios.iter().flatten().count(), 3, "{seen:?}");
     [1, 3, 4].into_iter().for_each(|host| assert!(cluster.has(host), "host {host}"));
+}
+
+impl Cluster {
+    /// All symbols that this host sends to others than host 0 have a wrong byte, until it is done.
+    fn while_it_lies(&mut self, host: usize, done: impl FnOnce(&mut Cluster) -> Seen) -> Seen {
+        let source = casting::Network::address(&self.net, 0);
+        let rules = format!(
+            "add table ip lie; add chain ip lie out {{ type filter hook output priority 0; }}; \
+             add rule ip lie out ip daddr != {source} udp length gt 1000 @th,4800,8 set 0xa5"
+        );
+        self.nft(host, &rules);
+        let seen = done(self);
+        self.nft(host, "delete table ip lie");
+        seen
+    }
+
+    fn nft(&self, host: usize, rules: &str) {
+        let status = self.net.net.command(host, "nft").unwrap().arg(rules).status();
+        assert!(status.unwrap().success(), "{rules}");
+    }
+}
+
+/// Goal: of a relay whose symbols have a wrong byte each child fetches a few blocks again, and nobody but that relay is distrusted.
+#[test]
+fn a_relay_that_lies_costs_its_children_few_blocks_and_is_the_only_one_who_is_distrusted() {
+    let Some(_alone) = alone() else { return };
+    with_a_liar(4, 50);
+}
+
+#[test]
+#[ignore = "measures: wants the machine for itself"]
+fn a_relay_of_sixteen_that_lies_costs_its_children_few_blocks() {
+    let Some(_alone) = alone() else { return };
+    with_a_liar(16, 20);
+}
+
+fn with_a_liar(receivers: usize, mbit: u64) {
+    let mut cluster = Cluster::start(receivers, mbit, 16 * MIB);
+    let seen = cluster.while_it_lies(2, |cluster| cast(cluster, |_| {}));
+    assert_eq!(seen.result["complete"], true, "{seen:?}");
+    (1..=receivers).for_each(|host| assert!(cluster.has(host), "host {host}"));
+    let liar = cluster.node_at(2);
+    let distrust = |log: &str| -> Vec<String> {
+        log.lines().filter(|line| line.contains("not the object's")).map(str::to_owned).collect()
+    };
+    let distrust: Vec<Vec<String>> = cluster.nodes.iter().map(|node| distrust(&node.text())).collect();
+    assert!(distrust.iter().all(|its| its.len() <= 1), "{distrust:?}");
+    assert!(distrust.iter().flatten().all(|line| line.contains(&liar)), "{distrust:?}");
+    let children = distrust.iter().flatten().count();
+    assert!(children >= 3, "{distrust:?}");
+    let again = |it: &Value| {
+        let came = ["unicast_bytes", "relayed_bytes"].map(|how| it[how].as_u64().unwrap());
+        came.iter().sum::<u64>().saturating_sub(cluster.content.len() as u64) / BLOCK
+    };
+    let again: Vec<u64> = seen.result["receivers"].as_array().unwrap().iter().map(again).collect();
+    println!("{children} children, blocks that came twice: {again:?}");
+    // Three: who passes on what it has not verified yet is asked again before it is distrusted, and sends the next block meanwhile.
+    assert!(again.iter().all(|blocks| *blocks < 8), "{again:?}");
 }
 
 /// Measures up to three times, until it is within the limits.
