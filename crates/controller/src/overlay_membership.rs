@@ -390,6 +390,13 @@ impl Overlays {
         placed
     }
 
+    /// The stripes that somebody has from a node.
+    pub(crate) fn passed_on_by(&self, object: ObjectId, node: NodeId) -> Vec<u8> {
+        let member = self.overlays.get(&object).and_then(|overlay| overlay.members.get(&node));
+        let children = member.into_iter().flat_map(|it| (0..).zip(&it.children));
+        children.filter(|(_, its)| !its.is_empty()).map(|(stripe, _)| stripe).collect()
+    }
+
     /// A receiver is gone, with its slots. Returns the receivers that had a stripe from it, which are to be mended.
     pub(crate) fn leave(&mut self, object: ObjectId, node: NodeId) -> Vec<NodeId> {
         let Some(overlay) = self.overlays.get_mut(&object) else { return Vec::new() };

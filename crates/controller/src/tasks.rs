@@ -116,6 +116,8 @@ pub(crate) struct Task {
     pub(crate) heard: Time,
     /// As one of an overlay: when another parent was last looked for, for somebody to whom a stripe came no more from its receiver.
     pub(crate) deserted: Option<Time>,
+    /// As one of an overlay: how many others had wrong bytes from its receiver.
+    pub(crate) accusers: usize,
     pub(crate) pace: Pace,
     /// v of PPUSH Alg. 1, in symbols.
     pub(crate) needed: Symbols,
@@ -218,6 +220,7 @@ impl Task {
             feedback_every: Duration::ZERO,
             heard: now,
             deserted: None,
+            accusers: 0,
             pace: Pace::Running,
             needed: Symbols::ZERO,
             held_up: false,

@@ -278,6 +278,32 @@ fn a_source_that_has_sent_its_equal_part_is_not_asked_again() {
 }
 
 #[test]
+fn what_a_liar_has_sent_of_other_blocks_is_forgotten() {
+    const HONEST: PathId = PathId(SOURCE.0 + 1);
+    let config = ReceiverConfig::new("object", NodeId([1; 32]), CONTROLLER, 77);
+    let config = ReceiverConfig { spread: SpreadRule::Residue, blocks_in_flight: 3, ..config };
+    let mut receiver = receiving_as(config, 3 << 18, &[SOURCE, HONEST]);
+    drain(&mut receiver, after(0));
+    let of_block = 263;
+    let all = (0..of_block).map(|esi| (SOURCE, 0, esi));
+    let some = (0..20).map(|esi| (SOURCE, 1, esi)).chain((0..20).map(|esi| (HONEST, 2, esi)));
+    for (number, (path, block, esi)) in (0..).zip(all.chain(some)) {
+        receiver.handle(after(0), symbol(path, number, block, esi, 1));
+    }
+    drain(&mut receiver, after(0));
+    let failure = DecodeFailure::Corrupt;
+    command(&mut receiver, after(0), ReceiverCommand::DecodeFailed { block: BlockIndex(0), failure });
+    let (said, _) = drain(&mut receiver, after(0));
+    let discarded = |block| {
+        let event = ReceiverEvent::Discard { block: BlockIndex(block) };
+        said.contains(&Output::Event(FromFetch(FETCH, event)))
+    };
+    let distrusted = ReceiverEvent::Distrusted { node: NodeId([SOURCE.0 as u8; 32]) };
+    assert!(said.contains(&Output::Event(FromFetch(FETCH, distrusted))), "{said:?}");
+    assert_eq!([0, 1, 2].map(discarded), [true, true, false], "{said:?}");
+}
+
+#[test]
 fn under_the_equal_rule_there_is_room_for_all_that_sources_look_ahead() {
     let mut receiver = receiving(SpreadRule::Equal, 3 * (256 << 10), &[SOURCE]);
     drain(&mut receiver, after(0));

@@ -19,6 +19,8 @@ use crate::turn::Turn;
 const MEMBER_HEARD: Duration = Duration::from_secs(2);
 /// Number of missed reports that count as that silence, where it reports less often.
 const MISSED: u64 = 3;
+/// From so many receivers that had wrong bytes from a node it gets no further children: one alone may slander it.
+pub(super) const CONVICTS: usize = 2;
 
 /// The stripes of a task's overlay that have a block. Many receivers have more stripes than a small object has blocks, and a flow that
 /// brings nothing costs heartbeats.
@@ -205,11 +207,11 @@ impl Deliveries {
         (request, Some(place))
     }
 
-    /// Whether nothing has been heard of a receiver since one that had a stripe from it in vain has moved. It may have died: then it has
-    /// places left, since all that were below it move.
+    /// Whether nothing has been heard of a receiver since one that had a stripe from it in vain has moved, or it has sent wrong bytes. It may
+    /// have died: then it has places left, since all that were below it move.
     pub(super) fn is_deserted(&self, node: NodeId, object: ObjectId) -> bool {
-        let deserted = |task: &Task| task.deserted.is_some_and(|since| since >= task.heard);
-        self.tasks.fetching(node, object).is_some_and(deserted)
+        let is_silent = |task: &Task| task.deserted.is_some_and(|since| since >= task.heard);
+        self.tasks.fetching(node, object).is_some_and(|task| is_silent(task) || task.accusers >= CONVICTS)
     }
 
     /// Whether a node is here and stays, and has an object, or is receiving it as others do.

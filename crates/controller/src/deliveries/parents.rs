@@ -181,6 +181,22 @@ impl Deliveries {
             .map(|task| task.facts.receiver)
             .filter(|node| !below.contains(node) && waits(node))
             .collect();
+        self.make_leaf(turn, catalog, id, (slow, stripe), &waiting);
+    }
+
+    /// A member of a task's overlay passes a stripe on to nobody any more: one of its children takes its place in the tree, and the
+    /// others have it from others, but from nobody who is `waiting`.
+    pub(super) fn make_leaf(
+        &mut self,
+        turn: &mut Turn<'_>,
+        catalog: &Catalog,
+        id: TaskId,
+        (leaf, stripe): (NodeId, u8),
+        waiting: &BTreeSet<NodeId>,
+    ) {
+        let (now, config) = (turn.now, turn.config);
+        let Some(task) = self.tasks.get(id) else { return };
+        let object = task.facts.object;
         let known = self.known(catalog, config);
         let sources = known.sources_of(object, task.facts.symbol_size, |_| true);
         let source = sources.get(usize::from(stripe) % sources.len().max(1)).copied();
@@ -191,7 +207,7 @@ impl Deliveries {
         let takes = |node, from| {
             self.tasks.fetching(node, object).is_none_or(|task| !task.facts.distrusted.contains(&from))
         };
-        let moved = self.overlays.demote(now, object, (slow, stripe), takes, &known);
+        let moved = self.overlays.demote(now, object, (leaf, stripe), takes, &known);
         turn.stats.demoted += u64::from(!moved.is_empty());
         for (node, parent) in moved {
             let task = self.tasks.fetching(node, object).filter(|task| task.is_of_overlay()).map(Task::id);

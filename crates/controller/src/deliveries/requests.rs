@@ -1,5 +1,7 @@
 //! Messages of receivers (PPUSH §III-A): requests, feedback, distrust, and the end of a task.
 
+use std::collections::BTreeSet;
+
 use headwater_machine::Taker;
 use headwater_units::{
     BlockIndex, Bytes, Duration, FlowId, Geometry, NodeId, ObjectId, PathId, Symbols, TaskId,
@@ -9,9 +11,10 @@ use headwater_wire::{
 };
 
 use super::Deliveries;
+use super::overlays::CONVICTS;
 use crate::catalog::Catalog;
 use crate::selection::{self, FlowPlan, Placement};
-use crate::tasks::{FlowState, Pace, Task};
+use crate::tasks::{Flow, FlowState, Pace, Task};
 use crate::turn::Turn;
 use crate::{ControllerConfig, ControllerEvent};
 
@@ -272,8 +275,19 @@ impl Deliveries {
         if !task.distrust(node, most) {
             return;
         }
-        let flows: Vec<FlowId> =
-            task.flows.iter().filter(|f| f.facts.node == node).map(|f| f.facts.flow).collect();
+        let object = task.facts.object;
+        let is_its = |flow: &&Flow| flow.facts.node == node;
+        let flows: Vec<FlowId> = task.flows.iter().filter(is_its).map(|flow| flow.facts.flow).collect();
+        let accused = self.tasks.fetching(node, object).map(Task::id).filter(|_| !flows.is_empty());
+        if let Some(accused) = accused.and_then(|id| self.tasks.get_mut(id)) {
+            accused.accusers += 1;
+            if accused.accusers == CONVICTS {
+                // What those below it have of its stripes is as wrong, whoever sent it to them.
+                for stripe in self.overlays.passed_on_by(object, node) {
+                    self.make_leaf(turn, catalog, id, (node, stripe), &BTreeSet::new());
+                }
+            }
+        }
         flows.into_iter().for_each(|flow| self.close_flow(turn, catalog, flow, true));
         catalog.distrust(node);
         turn.stats.distrusts += 1;

@@ -311,6 +311,27 @@ fn where_all_that_could_have_a_stripe_distrust_the_source_nobody_moves() {
 }
 
 #[test]
+fn whom_two_had_wrong_bytes_from_becomes_a_leaf_and_one_accuser_moves_but_itself() {
+    let mut running = Running::begun(&[2, 3, 4, 5]);
+    running.report(&well);
+    let mut accuse = |running: &mut Running, n: u8| {
+        let task = running.records()[&n].task;
+        running.bench.say(n, ToController::Distrust { task, node: node(2) });
+        [3, 4, 5].map(|n| running.parent(n, 0) == 2)
+    };
+    assert_eq!(accuse(&mut running, 3), [false, true, true]);
+    assert_eq!(accuse(&mut running, 3), [false, true, true], "it has said so before");
+    assert_eq!((running.demoted(), running.parent(2, 0)), (0, SOURCE));
+    assert_eq!(accuse(&mut running, 4), [false; 3]);
+    assert_trees(SOURCE, &running.parents());
+    assert!(running.parents().values().all(|parents| !parents.contains(&2)), "{:?}", running.parents());
+    // Nor does it get children anew.
+    let leave = |n: u8, stripe: u8| (if n == 5 && stripe == 0 { ms(501) } else { ms(0) }, ms(0));
+    running.pass(ms(600), &leave);
+    assert!(running.replaced() > 0 && running.parent(5, 0) != 2, "{:?}", running.parents());
+}
+
+#[test]
 fn a_source_in_the_same_rack_is_better_than_a_receiver_elsewhere() {
     let mut running = Running::begun(&[2, 3, 4, 5]);
     for n in [3, 6] {

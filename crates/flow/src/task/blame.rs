@@ -57,6 +57,16 @@ impl Trial {
         }
     }
 
+    /// Whether a symbol of this node is here.
+    pub fn has_from(&self, node: NodeId) -> bool {
+        self.contributors.iter().any(|it| it.node == node)
+    }
+
+    /// Symbols of a liar are here, so that it begins anew.
+    pub(crate) fn clear(&mut self) {
+        self.contributors.clear();
+    }
+
     /// Whether the block is asked of one flow alone.
     pub fn has_sole_source(&self) -> bool {
         self.sole.is_some()

@@ -386,6 +386,12 @@ impl<A> Ledger<A> {
         here.restart();
     }
 
+    /// Forgets what is here of a block, since some of it came from a liar.
+    pub fn forget(&mut self, place: usize) {
+        self.open[place].here.trial.clear();
+        self.restart(place);
+    }
+
     /// The flow brings nothing more: whether a block was asked of it alone, and so begins anew.
     pub fn release(&mut self, place: usize, flow: FlowId) -> bool {
         let here = &mut self.open[place].here;

@@ -272,6 +272,21 @@ impl Blocks {
         Some(blame)
     }
 
+    /// Blocks to come that a liar has sent a part of begin anew, but those that are asked of others too. Returns them.
+    pub(super) fn forget_from(&mut self, node: NodeId) -> Vec<BlockIndex> {
+        let is_spoiled = |block: &Block| {
+            block.here.is_filling() && block.here.trial.has_from(node) && block.asked.shares.is_empty()
+        };
+        let spoiled: Vec<usize> =
+            (0..self.ledger.open_count()).filter(|&place| is_spoiled(&self.ledger[place])).collect();
+        let forget = |place: usize| {
+            self.ledger.forget(place);
+            self.ask_anew(place);
+            BlockIndex(self.ledger[place].number)
+        };
+        spoiled.into_iter().map(forget).collect()
+    }
+
     /// All of a block that has begun anew is to be asked for.
     fn ask_anew(&mut self, place: usize) {
         let Block { number, here, asked } = &mut self.ledger[place];

@@ -108,6 +108,9 @@ impl Receiver {
         for flow in theirs {
             self.end_flow(now, flow, FinReason::Distrusted);
         }
+        // They would fail as well, once the rest is here.
+        let spoiled = self.blocks.as_mut().map(|blocks| blocks.forget_from(node)).unwrap_or_default();
+        spoiled.into_iter().for_each(|block| self.outbox.event(ReceiverEvent::Discard { block }));
         self.outbox.event(ReceiverEvent::Distrusted { node });
     }
 }
