@@ -314,7 +314,7 @@ fn where_all_that_could_have_a_stripe_distrust_the_source_nobody_moves() {
 fn whom_two_had_wrong_bytes_from_becomes_a_leaf_and_one_accuser_moves_but_itself() {
     let mut running = Running::begun(&[2, 3, 4, 5]);
     running.report(&well);
-    let mut accuse = |running: &mut Running, n: u8| {
+    let accuse = |running: &mut Running, n: u8| {
         let task = running.records()[&n].task;
         running.bench.say(n, ToController::Distrust { task, node: node(2) });
         [3, 4, 5].map(|n| running.parent(n, 0) == 2)
