@@ -116,7 +116,7 @@ pub(crate) struct Task {
     pub(crate) heard: Time,
     /// As one of an overlay: when another parent was last looked for, for somebody to whom a stripe came no more from its receiver.
     pub(crate) deserted: Option<Time>,
-    /// As one of an overlay: how many others had wrong bytes from its receiver.
+    /// As one of an overlay: how many others that had a stripe from its receiver had wrong bytes.
     pub(crate) accusers: usize,
     pub(crate) pace: Pace,
     /// v of PPUSH Alg. 1, in symbols.
