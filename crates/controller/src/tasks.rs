@@ -96,6 +96,26 @@ pub(crate) enum Pace {
     Resuming { said: Retry, times: u8 },
 }
 
+/// How many receivers had wrong bytes from a node.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Accusers(usize);
+
+impl Accusers {
+    /// So many are believed: one alone may slander it.
+    const ENOUGH: usize = 2;
+
+    /// One more. True if they are enough with it.
+    pub(crate) fn add(&mut self) -> bool {
+        self.0 += 1;
+        self.0 == Self::ENOUGH
+    }
+
+    /// Whether they are believed.
+    pub(crate) fn is_enough(self) -> bool {
+        self.0 >= Self::ENOUGH
+    }
+}
+
 /// One receiver wants one object.
 pub(crate) struct Task {
     /// Its state that survives a restart, but for its flows: those are below.
@@ -117,7 +137,7 @@ pub(crate) struct Task {
     /// As one of an overlay: when another parent was last looked for, for somebody to whom a stripe came no more from its receiver.
     pub(crate) deserted: Option<Time>,
     /// As one of an overlay: how many others that had a stripe from its receiver had wrong bytes.
-    pub(crate) accusers: usize,
+    pub(crate) accusers: Accusers,
     pub(crate) pace: Pace,
     /// v of PPUSH Alg. 1, in symbols.
     pub(crate) needed: Symbols,
@@ -220,7 +240,7 @@ impl Task {
             feedback_every: Duration::ZERO,
             heard: now,
             deserted: None,
-            accusers: 0,
+            accusers: Accusers::default(),
             pace: Pace::Running,
             needed: Symbols::ZERO,
             held_up: false,

@@ -19,8 +19,6 @@ use crate::turn::Turn;
 const MEMBER_HEARD: Duration = Duration::from_secs(2);
 /// Number of missed reports that count as that silence, where it reports less often.
 const MISSED: u64 = 3;
-/// From so many receivers that had wrong bytes from a node it gets no further children: one alone may slander it.
-pub(super) const CONVICTS: usize = 2;
 
 /// The stripes of a task's overlay that have a block. Many receivers have more stripes than a small object has blocks, and a flow that
 /// brings nothing costs heartbeats.
@@ -211,7 +209,7 @@ impl Deliveries {
     /// sent wrong bytes. All that were below it move, so it has places left.
     pub(super) fn is_deserted(&self, node: NodeId, object: ObjectId) -> bool {
         let is_silent = |task: &Task| task.deserted.is_some_and(|since| since >= task.heard);
-        self.tasks.fetching(node, object).is_some_and(|task| is_silent(task) || task.accusers >= CONVICTS)
+        self.tasks.fetching(node, object).is_some_and(|task| is_silent(task) || task.accusers.is_enough())
     }
 
     /// Whether a node is here and stays, and has an object, or is receiving it as others do.

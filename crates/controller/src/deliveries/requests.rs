@@ -11,7 +11,6 @@ use headwater_wire::{
 };
 
 use super::Deliveries;
-use super::overlays::CONVICTS;
 use crate::catalog::Catalog;
 use crate::selection::{self, FlowPlan, Placement};
 use crate::tasks::{Flow, FlowState, Pace, Task};
@@ -280,8 +279,7 @@ impl Deliveries {
         let flows: Vec<FlowId> = task.flows.iter().filter(is_its).map(|flow| flow.facts.flow).collect();
         let accused = self.tasks.fetching(node, object).map(Task::id).filter(|_| !flows.is_empty());
         if let Some(accused) = accused.and_then(|id| self.tasks.get_mut(id)) {
-            accused.accusers += 1;
-            if accused.accusers == CONVICTS {
+            if accused.accusers.add() {
                 // What those below it have of its stripes is as wrong, whoever sent it to them.
                 for stripe in self.overlays.passed_on_by(object, node) {
                     self.make_leaf(turn, catalog, id, (node, stripe), &BTreeSet::new());
