@@ -278,12 +278,11 @@ impl Deliveries {
         let is_its = |flow: &&Flow| flow.facts.node == node;
         let flows: Vec<FlowId> = task.flows.iter().filter(is_its).map(|flow| flow.facts.flow).collect();
         let accused = self.tasks.fetching(node, object).map(Task::id).filter(|_| !flows.is_empty());
-        if let Some(accused) = accused.and_then(|id| self.tasks.get_mut(id)) {
-            if accused.accusers.add() {
-                // What those below it have of its stripes is as wrong, whoever sent it to them.
-                for stripe in self.overlays.passed_on_by(object, node) {
-                    self.make_leaf(turn, catalog, id, (node, stripe), &BTreeSet::new());
-                }
+        let accused = accused.and_then(|id| self.tasks.get_mut(id));
+        if accused.is_some_and(|task| task.accusers.add()) {
+            // What those below it have of its stripes is as wrong, whoever sent it to them.
+            for stripe in self.overlays.passed_on_by(object, node) {
+                self.make_leaf(turn, catalog, id, (node, stripe), &BTreeSet::new());
             }
         }
         flows.into_iter().for_each(|flow| self.close_flow(turn, catalog, flow, true));
