@@ -207,7 +207,7 @@ impl Deliveries {
 
     /// Whether a receiver gets no children: nothing has been heard of it since one that had a stripe from it in vain has moved, or it has
     /// sent wrong bytes. All that were below it move, so it has places left.
-    pub(super) fn is_deserted(&self, node: NodeId, object: ObjectId) -> bool {
+    pub(super) fn gets_no_children(&self, node: NodeId, object: ObjectId) -> bool {
         let is_silent = |task: &Task| task.deserted.is_some_and(|since| since >= task.heard);
         self.tasks.fetching(node, object).is_some_and(|task| is_silent(task) || task.accusers.is_enough())
     }

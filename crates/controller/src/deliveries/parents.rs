@@ -287,7 +287,7 @@ impl Deliveries {
         let barred: BTreeSet<NodeId> = barred.map(|(node, _)| *node).collect();
         let may = |all: &Self, node: NodeId| {
             let failed =
-                distrusted.contains(&node) || barred.contains(&node) || all.is_deserted(node, object);
+                distrusted.contains(&node) || barred.contains(&node) || all.gets_no_children(node, object);
             !failed && all.may_send(now, catalog, node, object)
         };
         let known = self.known(catalog, config);
