@@ -19,7 +19,6 @@ pub async fn controller(
     watch: &mut dyn Watch,
     ready: impl FnOnce(&Listening),
 ) -> Result<(), AppError> {
-    let _ = watch;
     let common = &options.common;
     let tasks = common.state.join("controller").join("tasks.redb");
     let settings = ControllerConfig { network: options.network, ..options.settings.config(common) };
@@ -31,6 +30,7 @@ pub async fn controller(
         node: None,
         passes_on: false,
     })?;
+    host.control_buffer_hint().iter().for_each(|hint| watch.note(hint));
     if let Some(at) = &options.metrics {
         metrics_page::start(*at, host.clone(), "controller").await?;
     }

@@ -245,6 +245,11 @@ impl Host {
         self.inner.listen
     }
 
+    /// Advice about the buffer of its control links that the kernel clipped.
+    pub(crate) fn control_buffer_hint(&self) -> Option<&str> {
+        self.inner.endpoint.buffer_hint()
+    }
+
     /// Its controller.
     pub(crate) fn controller(&self) -> Option<&ControllerHost> {
         self.inner.controller.as_ref()

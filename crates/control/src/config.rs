@@ -27,6 +27,9 @@ pub struct ControlConfig {
     pub max_links: usize,
     /// Handshakes of diallers at once; others wait for their turn. 256.
     pub handshakes_at_once: usize,
+    /// Receive buffer to ask the kernel for where links are accepted. 8 MiB, as for data: with the usual 208 KiB a controller that is
+    /// not scheduled for a tenth of a second loses what a thousand nodes say meanwhile.
+    pub receive_buffer: Bytes,
 }
 
 impl Default for ControlConfig {
@@ -43,6 +46,7 @@ impl Default for ControlConfig {
             requests_at_once: 16,
             max_links: 16_384,
             handshakes_at_once: 256,
+            receive_buffer: Bytes::mib(8),
         }
     }
 }

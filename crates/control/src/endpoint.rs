@@ -95,6 +95,7 @@ pub struct ControlEndpoint {
     accepted: Mutex<mpsc::Receiver<Link>>,
     accepting: Option<JoinHandle<()>>,
     counters: Arc<Counters>,
+    buffer_hint: Option<String>,
 }
 
 impl ControlEndpoint {
@@ -134,9 +135,13 @@ impl ControlEndpoint {
             Some(server)
         };
         let socket = udp_socket(listen).map_err(bind_failed)?;
-        let port = socket.local_addr().map_err(bind_failed)?.port();
+        let wants_buffer = config.max_links > 0;
+        let buffer_hint =
+            wants_buffer.then(|| headwater_udp::ask_receive_buffer(&socket, config.receive_buffer));
+        let buffer_hint = buffer_hint.transpose().map_err(bind_failed)?.flatten();
+        let port = socket.local_addr().map_err(bind_failed)?.as_socket().map_or(0, |at| at.port());
         let (quic, runtime) = (resets::endpoint_config(&identity, port), Arc::new(quinn::TokioRuntime));
-        let endpoint = quinn::Endpoint::new(quic, server, socket, runtime).map_err(bind_failed)?;
+        let endpoint = quinn::Endpoint::new(quic, server, socket.into(), runtime).map_err(bind_failed)?;
         let local = endpoint.local_addr().map_err(bind_failed)?;
         let counters = Arc::new(Counters::default());
         let (to_accept, accepted) = mpsc::channel(ACCEPTED);
@@ -163,12 +168,18 @@ impl ControlEndpoint {
             accepted: Mutex::new(accepted),
             accepting,
             counters,
+            buffer_hint,
         })
     }
 
     /// The bound address, with the port the kernel chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
+    }
+
+    /// Advice about a receive buffer that the kernel clipped.
+    pub fn buffer_hint(&self) -> Option<&str> {
+        self.buffer_hint.as_deref()
     }
 
     /// This node.
@@ -575,13 +586,13 @@ fn unusable(reason: impl std::fmt::Display) -> ControlError {
 }
 
 /// A UDP socket for QUIC; a wildcard IPv6 one takes IPv4 too, whatever the system's default is.
-fn udp_socket(listen: SocketAddr) -> std::io::Result<std::net::UdpSocket> {
+fn udp_socket(listen: SocketAddr) -> std::io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(listen), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
     if let SocketAddr::V6(addr) = listen {
         socket.set_only_v6(!addr.ip().is_unspecified() && addr.ip().to_ipv4_mapped().is_none())?;
     }
     socket.bind(&listen.into())?;
-    Ok(socket.into())
+    Ok(socket)
 }
 
 /// QUIC's settings for a link that somebody has dialled. Diallers are many and anybody: what each can make this side

@@ -77,6 +77,24 @@ async fn packets_show_that_they_are_quic() {
     assert!(first_bytes.len() > 200 && first_bytes.iter().all(|first| first & 0x40 != 0));
 }
 
+/// A controller that is not run for a while loses nothing of what a thousand nodes say meanwhile.
+#[tokio::test]
+async fn what_many_say_before_it_is_read_is_not_lost() {
+    let listener = Node::new();
+    if listener.endpoint.buffer_hint().is_some() {
+        return headwater_skips::cannot("the kernel grants no receive buffer of 8 MiB");
+    }
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    // Nothing is awaited, so the endpoint does not run in between.
+    for _ in 0..2_000 {
+        socket.send_to(&[0x40; 300], listener.addr()).unwrap();
+    }
+    let sockets = std::fs::read_to_string("/proc/net/udp").unwrap();
+    let port = format!(":{:04X} ", listener.addr().port());
+    let line = sockets.lines().find(|line| line.contains(&port)).expect("it listens");
+    assert_eq!(line.split_whitespace().next_back(), Some("0"), "dropped: {line}");
+}
+
 fn quick() -> ControlConfig {
     ControlConfig {
         keep_alive: Duration::from_millis(100),

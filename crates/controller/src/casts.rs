@@ -351,8 +351,14 @@ impl Casts {
 
     /// A node has come or gone: the casts that it is a receiver of look after it.
     pub(crate) fn node_changed(&mut self, below: &mut Below<'_>, node: NodeId) {
-        let is_open = |cast: &&Cast| cast.members.get(node).is_some_and(|member| !member.has_ended());
-        let casts: Vec<u64> = self.casts.values().filter(is_open).map(|cast| cast.number).collect();
+        let is_here = below.catalog.node(node).is_some_and(|it| it.path.is_some());
+        let mut casts = Vec::new();
+        for cast in self.casts.values_mut() {
+            let is_open = cast.members.get(node).is_some_and(|member| !member.has_ended());
+            if is_open || (is_here && cast.members.reopen(node)) {
+                casts.push(cast.number);
+            }
+        }
         for number in casts {
             self.have(below, Some(number), |cast, below| {
                 cast.members.look_after(node, Some(below.turn.now));

@@ -34,7 +34,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("store", &["codec", "units"]),
     ("driver", &["node", "transport", "machine", "udp", "store", "codec", "wire", "units"]),
     ("udp", &["wire", "units"]),
-    ("control", &["wire", "units"]),
+    ("control", &["udp", "wire", "units"]),
     ("agent", &["control", "transport", "machine", "policy", "units"]),
     ("lab", &["experiment"]),
     ("drill", &["lab", "experiment", "units"]),

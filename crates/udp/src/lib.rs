@@ -33,7 +33,7 @@ mod wait;
 
 pub use addr::PathAddr;
 pub use group::GroupAddr;
-pub use port::{Multicast, Offload, SocketOptions, UdpPort, own_address, path_mtu};
+pub use port::{Multicast, Offload, SocketOptions, UdpPort, ask_receive_buffer, own_address, path_mtu};
 pub use receive::{Datagram, RecvBatch, Run};
 pub use send::{Flush, MAX_DATAGRAM, MAX_GROUP, SendBatch, SoftError};
 pub use stats::{Merging, SocketStats};

@@ -205,6 +205,14 @@ fn is_mapped(addr: SocketAddr) -> bool {
     matches!(addr, SocketAddr::V6(addr) if addr.ip().to_ipv4_mapped().is_some())
 }
 
+/// Asks the kernel for a socket's receive buffer, past the limit if we may. One line for people if less was granted, with what to set.
+///
+/// # Errors
+/// The kernel's, if the socket cannot be asked.
+pub fn ask_receive_buffer(socket: &Socket, size: Bytes) -> io::Result<Option<String>> {
+    Ok(hint([grant(socket, &RECEIVE_BUFFER, size)?, None]))
+}
+
 /// One of the two socket buffers.
 #[derive(Debug)]
 pub(super) struct BufferKind {
@@ -261,7 +269,7 @@ fn hint(clipped: [Option<Clipped>; 2]) -> Option<String> {
         .collect();
     let set: Vec<String> = clipped.iter().map(|c| format!("{}={}", c.kind.sysctl, c.asked.get())).collect();
     Some(format!(
-        "the kernel limits socket buffers ({}); fast transfers may lose packets. To allow more: sudo sysctl -w {}",
+        "the kernel limits socket buffers ({}); packets that come fast may be lost. To allow more: sudo sysctl -w {}",
         said.join(", "),
         set.join(" ")
     ))

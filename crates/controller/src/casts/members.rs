@@ -63,15 +63,25 @@ impl Cast {
 
     /// A receiver is given up, and told so.
     pub(super) fn end_member(&mut self, below: &mut Below<'_>, node: NodeId, standing: MemberStanding) {
+        self.end(below.turn.now, node, standing);
+        self.dismiss(below, node);
+    }
+
+    /// A receiver is to stop, and nobody is to send to it.
+    fn dismiss(&mut self, below: &mut Below<'_>, node: NodeId) {
         let Some(member) = self.members.get(node) else { return };
         let (request, task) = (member.request, member.task);
-        self.end(below.turn.now, node, standing);
         below.deliveries.leave_place(self.object, node);
         below.turn.tell(node, ToNode::StopFetch { request });
         below.deliveries.finish_request(below.turn.config, node, request);
         if let Some(task) = task {
             below.deliveries.end_task(&mut below.turn, below.catalog, task, Outcome::Cancelled);
         }
+    }
+
+    /// Those that are still away are given up.
+    pub(super) fn dismiss_away(&mut self, below: &mut Below<'_>) {
+        self.members.away().into_iter().for_each(|node| self.dismiss(below, node));
     }
 
     /// All receivers that are not through are given up, and told so.
@@ -141,7 +151,8 @@ impl Cast {
         }
     }
 
-    /// A receiver is told until it answers, and told anew when it comes back; if it stays away it is given up.
+    /// A receiver is told until it answers, and told anew when it comes back. If it stays away it is not waited for, but what it has goes on:
+    /// its data may come, and it may be back, and through, before the others are.
     fn look_after_member(&mut self, below: &mut Below<'_>, node: NodeId) {
         let (now, config) = (below.turn.now, below.turn.config);
         let Some(member) = self.members.get(node).filter(|member| !member.has_ended()) else { return };
@@ -149,7 +160,7 @@ impl Cast {
         let Some(here) = here else {
             let since = member.away_since.unwrap_or(now);
             if now >= since + config.cast_away {
-                return self.end_member(below, node, MemberStanding::Away);
+                return self.end(now, node, MemberStanding::Away);
             }
             self.members.change(node, |member| member.away_since = Some(since));
             return self.members.look_after(node, Some(since + config.cast_away));
@@ -158,8 +169,8 @@ impl Cast {
             self.forget_life(below, node);
         }
         let is_due = self.members.change(node, |member| {
-            member.away_since = None;
-            if member.told != Some(here) {
+            let was_away = member.away_since.take().is_some();
+            if was_away || member.told != Some(here) {
                 (member.told, member.invite) = (Some(here), below.turn.retry());
             } else if member.asks.is_some() || member.task.is_some() {
                 return None;

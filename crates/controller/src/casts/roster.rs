@@ -69,6 +69,12 @@ impl Roster {
         })
     }
 
+    /// Receivers that are away and not waited for: looks at all.
+    pub(super) fn away(&self) -> Vec<NodeId> {
+        let away = self.members.iter().filter(|(_, member)| member.standing == MemberStanding::Away);
+        away.map(|(node, _)| *node).collect()
+    }
+
     /// Receivers that are not through: looks at all.
     pub(super) fn open_members(&self) -> impl Iterator<Item = (NodeId, &Member)> {
         self.members.iter().filter(|(_, member)| !member.has_ended()).map(|(node, member)| (*node, member))
@@ -113,6 +119,20 @@ impl Roster {
             self.look_after(node, None);
         }
         Some(result)
+    }
+
+    /// A receiver that was invited, and is not waited for since it went away, is here again. False if that is not how it is.
+    pub(super) fn reopen(&mut self, node: NodeId) -> bool {
+        let Some(member) = self.members.get_mut(&node) else { return false };
+        let comes_back = member.told.is_some() && member.standing == MemberStanding::Away;
+        if comes_back {
+            member.ended = None;
+            member.standing =
+                if member.task.is_some() { MemberStanding::Receiving } else { MemberStanding::Invited };
+            self.open += 1;
+            self.changed.insert(node);
+        }
+        comes_back
     }
 
     /// When a receiver is to be looked after next, if it is.

@@ -70,7 +70,9 @@ impl Cast {
     fn tell_asker(&mut self, below: &mut Below<'_>) -> bool {
         let now = below.turn.now;
         let mut over = false;
-        if self.members.open() == 0 {
+        if self.members.open() > 0 {
+            self.over_at = None;
+        } else {
             // The number of symbols that left on the group's flow is known when it ends, which it does when its members
             // say goodbye.
             let until = *self.over_at.get_or_insert(now + below.turn.config.retry_first);
@@ -94,6 +96,7 @@ impl Cast {
         if over {
             let route = std::mem::replace(&mut self.route, Route::Overlay(None));
             self.abandon(below, route);
+            self.dismiss_away(below);
             let done = self.members.done();
             let failed = self.members.len() - done;
             let in_time =

@@ -1,8 +1,10 @@
 //! Casts that are stopped, receivers that go and come back, and controllers that restart.
 
 use headwater_controller::{ControllerCommand, ControllerEvent};
-use headwater_units::{FlowId, Symbols};
-use headwater_wire::{Cast, Control, MemberStanding, NodeInfo, Push, ToController, ToNode, ToReceiver};
+use headwater_units::{Bytes, FlowId, Symbols};
+use headwater_wire::{
+    Cast, Control, FetchEnd, Fetched, MemberStanding, NodeInfo, Push, ToController, ToNode, ToReceiver,
+};
 
 use super::{ASKER, SOURCE, keepers, standing, wanted};
 use crate::harness::{Bench, info, ms, node, request};
@@ -108,6 +110,44 @@ fn who_comes_back_is_told_anew_and_who_stays_away_is_given_up() {
     assert_eq!(standing(&bench.news().unwrap(), 4), &MemberStanding::Invited);
     bench.pass(ms(400));
     assert_eq!(standing(&bench.news().unwrap(), 4), &MemberStanding::Away);
+}
+
+/// Its connection was lost for long, as happens on a machine that has too much to do; its fetch went on meanwhile.
+#[test]
+fn who_was_given_up_and_comes_back_before_the_others_are_through_counts_as_any() {
+    let mut bench = keepers([2, 3, 4]);
+    bench.cast();
+    let invitations = [2, 3, 4].map(|n| bench.follow(n));
+    bench.lose_path(3);
+    bench.lose_path(4);
+    bench.pass(ms(10_500));
+    let news = bench.news().unwrap();
+    assert_eq!([3, 4].map(|n| standing(&news, n)), [&MemberStanding::Away; 2]);
+    assert_eq!((news.failed, news.over, bench.controller.running_tasks()), (2, false, 3), "its flows go on");
+
+    bench.say(3, ToController::Hello(info(3)));
+    bench.pass(ms(500));
+    let again = bench.invited(3).expect("it is asked what has come of it");
+    assert_eq!(again.request, invitations[1].request);
+    let news = bench.news().unwrap();
+    assert_eq!((standing(&news, 3), news.failed), (&MemberStanding::Receiving, 1));
+
+    let (from, files) = Default::default();
+    let [by_group, by_unicast, relayed] = [Bytes::ZERO; 3];
+    for n in [2, 3] {
+        let request = invitations[usize::from(n) - 2].request;
+        let end = FetchEnd::Kept;
+        let fetched =
+            Fetched { request, end, by_group, by_unicast, relayed, from: Clone::clone(&from), files };
+        bench.say(n, ToController::Fetched(fetched));
+    }
+    bench.pass(ms(500));
+    let news = bench.news().unwrap();
+    assert_eq!((news.over, news.done, news.failed), (true, 2, 1));
+    assert_eq!(standing(&news, 4), &MemberStanding::Away);
+    bench.say(4, ToController::Hello(info(4)));
+    bench.say(4, ToController::Request(request(4, invitations[2].request, &invitations[2].name)));
+    assert_eq!(bench.controller.stats().requests_late, 1, "nobody waits for it any more");
 }
 
 /// The cast is forgotten by a controller that restarts; its receivers are served on.
