@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
+use headwater_udp::ask_receive_buffer;
 use headwater_units::{Duration, NodeId};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{ConnectError, Connection, ConnectionError, IdleTimeout, TransportConfig, VarInt};
@@ -135,13 +136,14 @@ impl ControlEndpoint {
             Some(server)
         };
         let socket = udp_socket(listen).map_err(bind_failed)?;
-        let wants_buffer = config.max_links > 0;
-        let buffer_hint =
-            wants_buffer.then(|| headwater_udp::ask_receive_buffer(&socket, config.receive_buffer));
-        let buffer_hint = buffer_hint.transpose().map_err(bind_failed)?.flatten();
-        let port = socket.local_addr().map_err(bind_failed)?.as_socket().map_or(0, |at| at.port());
+        let buffer_hint = match server {
+            Some(_) => ask_receive_buffer(&socket, config.receive_buffer).map_err(bind_failed)?,
+            None => None,
+        };
+        let socket = std::net::UdpSocket::from(socket);
+        let port = socket.local_addr().map_err(bind_failed)?.port();
         let (quic, runtime) = (resets::endpoint_config(&identity, port), Arc::new(quinn::TokioRuntime));
-        let endpoint = quinn::Endpoint::new(quic, server, socket.into(), runtime).map_err(bind_failed)?;
+        let endpoint = quinn::Endpoint::new(quic, server, socket, runtime).map_err(bind_failed)?;
         let local = endpoint.local_addr().map_err(bind_failed)?;
         let counters = Arc::new(Counters::default());
         let (to_accept, accepted) = mpsc::channel(ACCEPTED);

@@ -65,4 +65,9 @@ impl Member {
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.is_some()
     }
+
+    /// Whether it was invited, went away, and is not waited for, but may come back.
+    pub(super) fn may_come_back(&self) -> bool {
+        self.told.is_some() && self.standing == MemberStanding::Away
+    }
 }

@@ -151,8 +151,8 @@ impl Cast {
         }
     }
 
-    /// A receiver is told until it answers, and told anew when it comes back. If it stays away it is not waited for, but what it has goes on:
-    /// its data may come, and it may be back, and through, before the others are.
+    /// A receiver is told until it answers, and told anew when it comes back. If it stays away it is not waited for, but its flows go on:
+    /// it may be back, and through, before the others are.
     fn look_after_member(&mut self, below: &mut Below<'_>, node: NodeId) {
         let (now, config) = (below.turn.now, below.turn.config);
         let Some(member) = self.members.get(node).filter(|member| !member.has_ended()) else { return };
@@ -160,6 +160,7 @@ impl Cast {
         let Some(here) = here else {
             let since = member.away_since.unwrap_or(now);
             if now >= since + config.cast_away {
+                below.deliveries.leave_place(self.object, node);
                 return self.end(now, node, MemberStanding::Away);
             }
             self.members.change(node, |member| member.away_since = Some(since));

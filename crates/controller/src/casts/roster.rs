@@ -69,9 +69,9 @@ impl Roster {
         })
     }
 
-    /// Receivers that are away and not waited for: looks at all.
+    /// Receivers that are not waited for, but may come back: looks at all.
     pub(super) fn away(&self) -> Vec<NodeId> {
-        let away = self.members.iter().filter(|(_, member)| member.standing == MemberStanding::Away);
+        let away = self.members.iter().filter(|(_, member)| member.may_come_back());
         away.map(|(node, _)| *node).collect()
     }
 
@@ -121,10 +121,10 @@ impl Roster {
         Some(result)
     }
 
-    /// A receiver that was invited, and is not waited for since it went away, is here again. False if that is not how it is.
+    /// A receiver is here again that was not waited for. False if that is not how it is.
     pub(super) fn reopen(&mut self, node: NodeId) -> bool {
         let Some(member) = self.members.get_mut(&node) else { return false };
-        let comes_back = member.told.is_some() && member.standing == MemberStanding::Away;
+        let comes_back = member.may_come_back();
         if comes_back {
             member.ended = None;
             member.standing =
