@@ -3,24 +3,16 @@
 //!
 //! No timing here: this machine may be busy. Without namespaces the deliveries are skipped with the reason.
 
+mod alone;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use headwater_testbed::netns::{self, Capability};
+use headwater_testbed::netns;
 use serde_json::Value;
 
-/// One bench at a time: each is several processes.
-fn alone() -> MutexGuard<'static, ()> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Whether networks can be built; says why if not.
-fn namespaces() -> bool {
-    Capability::probe().inspect_err(|why| headwater_skips::cannot(why)).is_ok()
-}
+use alone::{alone, namespaces};
 
 fn bench(arguments: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headwater"));
@@ -39,22 +31,9 @@ fn of_type<'a>(lines: &'a [Value], word: &str) -> Vec<&'a Value> {
     lines.iter().filter(|line| line["type"] == word).collect()
 }
 
-/// Folders and control groups of benches that no longer run.
-fn leftovers() -> Vec<String> {
-    let folders = ["/dev/shm", "/tmp", "/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/cpuacct"];
-    let entries = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
-    entries
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| {
-            let maker = name.strip_prefix("headwater-bench-").and_then(|rest| rest.split('-').next());
-            maker.is_some_and(|pid| !Path::new("/proc").join(pid).exists())
-        })
-        .collect()
-}
-
 #[test]
 fn a_small_delivery_is_made_by_us_and_by_curl_where_it_is_installed_and_checked() {
-    let _alone = alone();
+    let alone = alone("headwater-bench-");
     if !namespaces() {
         return;
     }
@@ -77,12 +56,12 @@ fn a_small_delivery_is_made_by_us_and_by_curl_where_it_is_installed_and_checked(
     let order: Vec<_> = runs.iter().map(|run| run["round"].as_u64().unwrap()).collect();
     assert!(order.is_sorted(), "{order:?}");
     assert_eq!(netns::clean().unwrap(), Vec::<String>::new());
-    assert_eq!(leftovers(), Vec::<String>::new());
+    assert_eq!(alone.leftovers(), Vec::<String>::new());
 }
 
 #[test]
 fn a_host_that_vanishes_and_an_uplink_that_drops_are_in_the_ideal() {
-    let _alone = alone();
+    let _alone = alone("headwater-bench-");
     if !namespaces() {
         return;
     }
@@ -100,7 +79,7 @@ fn a_host_that_vanishes_and_an_uplink_that_drops_are_in_the_ideal() {
 
 #[test]
 fn without_limits_and_to_many_gets_at_once_it_arrives_too() {
-    let _alone = alone();
+    let alone = alone("headwater-bench-");
     if !namespaces() {
         return;
     }
@@ -114,12 +93,12 @@ fn without_limits_and_to_many_gets_at_once_it_arrives_too() {
     assert_eq!((many["gets"].as_u64(), many["bytes_each"].as_u64()), (Some(5), Some(1 << 20)));
     let [fairness, peak] = ["fairness", "peak_rss_bytes"].map(|field| many[field].as_f64().unwrap());
     assert!((0.2..=1.0).contains(&fairness) && peak > 1e6, "{many}");
-    assert_eq!(leftovers(), Vec::<String>::new());
+    assert_eq!(alone.leftovers(), Vec::<String>::new());
 }
 
 #[test]
 fn a_comparison_that_is_interrupted_leaves_nothing_behind() {
-    let _alone = alone();
+    let alone = alone("headwater-bench-");
     if !namespaces() {
         return;
     }
@@ -133,7 +112,7 @@ fn a_comparison_that_is_interrupted_leaves_nothing_behind() {
     wait_for(|| Path::new(&log).exists() || other.exists());
     assert!(Command::new("sh").args(["-c", "kill -INT $0", &pid]).status().unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    wait_for(|| leftovers().is_empty());
+    wait_for(|| alone.leftovers().is_empty());
     assert_eq!(netns::clean().unwrap(), Vec::<String>::new());
 }
 
@@ -148,7 +127,7 @@ fn wait_for(mut seen: impl FnMut() -> bool) {
 
 #[test]
 fn the_wire_is_measured_on_every_path_that_there_is() {
-    let _alone = alone();
+    let _alone = alone("headwater-bench-");
     let lines = lines("wire --repeat 5 --for 50ms");
     // A receiver that has no processor for 50 ms measures nothing: that of the five which has measured most counts.
     let ratio = |line: &Value| line["ratio"].as_f64().unwrap();
@@ -174,7 +153,7 @@ fn the_wire_is_measured_on_every_path_that_there_is() {
 
 #[test]
 fn the_store_is_measured_against_memory() {
-    let _alone = alone();
+    let _alone = alone("headwater-bench-");
     let lines = lines("store --size 4MiB --repeat 1");
     let ops: Vec<_> =
         lines.iter().map(|l| (l["op"].as_str().unwrap(), l["threads"].as_u64().unwrap())).collect();

@@ -3,23 +3,15 @@
 //! No tight timing here: this machine may be busy. With namespaces where they are allowed (else those tests are skipped
 //! with the reason), and on loopback everywhere.
 
+mod alone;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use headwater_testbed::netns::{self, Capability};
+use headwater_testbed::netns;
 use serde_json::Value;
 
-/// One demo at a time: each is several processes.
-fn alone() -> MutexGuard<'static, ()> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Whether networks can be built; says why if not.
-fn namespaces() -> bool {
-    Capability::probe().inspect_err(|why| headwater_skips::cannot(why)).is_ok()
-}
+use alone::{alone, namespaces};
 
 /// A demo whose files, should it forget any, are in `folder` or in memory under its process id.
 fn demo(network: &str, arguments: &str) -> Output {
@@ -56,29 +48,9 @@ fn share(result: &Value, source: usize) -> f64 {
     sources(result)[source]["share"].as_f64().unwrap()
 }
 
-/// Everything that an earlier demo of this machine's may have left.
-fn leftovers() -> Vec<String> {
-    let in_folder = |folder: &Path| {
-        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        entries
-            .filter_map(|entry| entry.file_name().into_string().ok())
-            .filter(|name| name.starts_with("headwater-demo-"))
-            .filter(|name| {
-                // One of a demo that still runs, of another user perhaps, is none.
-                let pid =
-                    name.trim_start_matches("headwater-demo-").split(['-', '.']).next().unwrap_or_default();
-                !Path::new("/proc").join(pid).exists()
-            })
-            .collect::<Vec<_>>()
-    };
-    let mut found = in_folder(Path::new("/dev/shm"));
-    found.extend(in_folder(&std::env::temp_dir()));
-    found
-}
-
 #[test]
 fn three_sources_in_namespaces_share_the_work_by_their_rates_and_losses_are_counted() {
-    let _alone = alone();
+    let alone = alone("headwater-demo-");
     if !namespaces() {
         return;
     }
@@ -90,12 +62,12 @@ fn three_sources_in_namespaces_share_the_work_by_their_rates_and_losses_are_coun
         assert!((30..500).contains(&lost), "{lost} packets lost");
     }
     assert_eq!(netns::clean().unwrap(), Vec::<String>::new());
-    assert_eq!(leftovers(), Vec::<String>::new());
+    assert_eq!(alone.leftovers(), Vec::<String>::new());
 }
 
 #[test]
 fn a_host_that_vanishes_and_one_that_comes_late_are_coped_with() {
-    let _alone = alone();
+    let _alone = alone("headwater-demo-");
     if !namespaces() {
         return;
     }
@@ -108,7 +80,7 @@ fn a_host_that_vanishes_and_one_that_comes_late_are_coped_with() {
 
 #[test]
 fn a_slower_uplink_counts_in_the_ideal() {
-    let _alone = alone();
+    let _alone = alone("headwater-demo-");
     if !namespaces() {
         return;
     }
@@ -125,10 +97,10 @@ fn a_slower_uplink_counts_in_the_ideal() {
 
 #[test]
 fn loopback_does_too_and_says_so() {
-    let _alone = alone();
+    let alone = alone("headwater-demo-");
     let result = result("loopback", "--loss 1% --kill 1@200ms --join 50@300ms");
     assert!(share(&result, 0) > 0.0 && share(&result, 2) > 0.0, "{result}");
-    assert_eq!(leftovers(), Vec::<String>::new());
+    assert_eq!(alone.leftovers(), Vec::<String>::new());
 }
 
 #[test]
@@ -166,7 +138,7 @@ fn wait_until_gone(folder: &str) {
 
 #[test]
 fn a_demo_that_is_interrupted_or_killed_leaves_nothing_behind() {
-    let _alone = alone();
+    let _alone = alone("headwater-demo-");
     for (name, code) in [("INT", Some(130)), ("KILL", None)] {
         let (mut child, folder) = slow_demo("receiver.log");
         signal(&child, name);
@@ -179,7 +151,7 @@ fn a_demo_that_is_interrupted_or_killed_leaves_nothing_behind() {
 #[allow(clippy::disallowed_methods, reason = "kills a real process at some moment")]
 #[test]
 fn a_demo_that_is_killed_while_it_starts_a_process_leaves_nothing_behind() {
-    let _alone = alone();
+    let _alone = alone("headwater-demo-");
     for round in 0..12 {
         let log = ["controller.log", "source-0.log", "receiver.log"][round % 3];
         let (mut child, folder) = slow_demo(log);
