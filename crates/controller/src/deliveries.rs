@@ -19,6 +19,7 @@ pub(crate) use self::requests::{Progress, TreesGiven};
 
 use crate::catalog::Catalog;
 use crate::endings::Endings;
+use crate::mending::Answers;
 use crate::overlay_membership::Overlays;
 use crate::retry::Retry;
 use crate::selection::{FlowPlan, Known};
@@ -34,6 +35,7 @@ pub(crate) struct Deliveries {
     /// Overlays by object, removed when nobody receives the object any more.
     overlays: Overlays,
     endings: Endings,
+    answers: Answers,
     /// Requests whose receivers have said that they are through, or were told to be.
     finished: Recent<(NodeId, u64), ()>,
     /// Tasks that ended because their casts were stopped, each with the receiver and the number of the invitation that it was told to stop.

@@ -3,7 +3,8 @@
 //! A source that seems silent is mostly dead, or its host is. But where a thousand nodes begin at once, or the machines
 //! are busy, all seem silent, and moving stripes then makes it worse: each move costs an order, a list and a handshake.
 //! So a receiver whose stripe has moved waits twice as long before the next one does ([`Mending`]), and only a part of
-//! an overlay moves at a time ([`Budget`]).
+//! an overlay moves at a time ([`Budget`]). Nor is a source dead that has not answered its order where none answers sooner
+//! ([`Answers`]).
 
 use headwater_units::{Duration, Symbols, Time};
 
@@ -15,6 +16,12 @@ const CALM: u64 = 8;
 const LEAST_MOVES: usize = 64;
 /// ... or this part of all its edges: a machine with 20 receivers dies, not half of the network.
 const PART: usize = 16;
+/// An order may take so many times as long as others did ...
+const ANSWERS: u64 = 4;
+/// ... each of which counts this part of all before, ...
+const GAIN: u64 = 16;
+/// ... but no longer than this.
+const LONGEST_ANSWER: Duration = Duration::from_secs(16);
 
 /// The moves of one receiver's stripes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,25 +61,55 @@ impl Mending {
     }
 }
 
-/// The moves of one overlay.
+/// How long sources take to answer orders.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Answers {
+    smoothed: Duration,
+}
+
+impl Answers {
+    /// An order was answered after this time.
+    pub(crate) fn on_answer(&mut self, after: Duration) {
+        self.smoothed = self.smoothed - self.smoothed / GAIN + after / GAIN;
+    }
+
+    /// How long an order may be unanswered: at least so long, and longer where the machines are busy.
+    pub(crate) fn patience(&self, least: Duration) -> Duration {
+        least.max((self.smoothed * ANSWERS).min(LONGEST_ANSWER))
+    }
+}
+
+/// The moves of one overlay. Where most moves are in vain and the budget is used up all the same, the next one is for twice the time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Budget {
     since: Time,
     moved: usize,
+    /// Those of them after whose last move nothing had come.
+    vain: usize,
+    doublings: u32,
 }
 
 impl Budget {
-    /// Whether one more may move, in an overlay of `edges` edges; false if enough have within the last `span`.
+    /// Whether one more may move, in an overlay of `edges` edges; false if enough have within the last `span`, or longer.
     pub(crate) fn allows(&mut self, now: Time, edges: usize, span: Duration) -> bool {
-        if now >= self.since + span {
-            *self = Budget { since: now, moved: 0 };
+        let most = LEAST_MOVES.max(edges / PART);
+        if now >= self.opens(span) {
+            let is_busy = self.moved >= most && self.vain * 2 >= self.moved;
+            let doublings = if is_busy { (self.doublings + 1).min(DOUBLINGS) } else { 0 };
+            *self = Budget { since: now, moved: 0, vain: 0, doublings };
         }
-        self.moved < LEAST_MOVES.max(edges / PART)
+        self.moved < most
+    }
+
+    /// When as many may move again.
+    pub(crate) fn opens(&self, span: Duration) -> Time {
+        self.since + span * (1 << self.doublings)
     }
 
     /// One has.
-    pub(crate) fn on_moved(&mut self) {
+    pub(crate) fn on_moved(&mut self, is_in_vain: bool) {
         self.moved += 1;
+        self.vain += usize::from(is_in_vain);
     }
 }
 
@@ -121,16 +158,49 @@ mod tests {
     }
 
     #[test]
+    fn where_orders_take_long_one_may() {
+        let mut answers = Answers::default();
+        let patience = |answers: &Answers| answers.patience(LEAST).as_nanos() / 1_000_000;
+        assert_eq!(patience(&answers), 500);
+        (0..100).for_each(|_| answers.on_answer(Duration::from_millis(1)));
+        assert_eq!(patience(&answers), 500, "they come soon");
+        (0..100).for_each(|_| answers.on_answer(Duration::from_secs(1)));
+        assert!((3900..=4000).contains(&patience(&answers)), "{}", patience(&answers));
+        (0..100).for_each(|_| answers.on_answer(Duration::from_secs(60)));
+        assert_eq!(patience(&answers), 16_000);
+        (0..100).for_each(|_| answers.on_answer(Duration::from_millis(1)));
+        assert_eq!(patience(&answers), 500, "the machines are idle again");
+    }
+
+    #[test]
     fn a_part_of_an_overlay_moves_at_a_time() {
         let mut budget = Budget::default();
         let mut moves = |ms, edges| {
             let more = |_: &u32| {
                 let may = budget.allows(at(ms), edges, LEAST);
-                budget.on_moved();
+                budget.on_moved(false);
                 may
             };
             (0..10_000).filter(more).count()
         };
         assert_eq!([moves(500, 8), moves(700, 8), moves(1000, 8000)], [64, 0, 500]);
+    }
+
+    #[test]
+    fn where_moves_are_in_vain_fewer_and_fewer_follow() {
+        let mut budget = Budget::default();
+        let mut moves = |ms, is_in_vain| {
+            let more = |_: &u32| {
+                let may = budget.allows(at(ms), 8, LEAST);
+                may.then(|| budget.on_moved(is_in_vain)).is_some()
+            };
+            (0..100).filter(more).count()
+        };
+        assert_eq!(
+            [moves(500, true), moves(1000, true), moves(1999, true), moves(2000, true)],
+            [64, 64, 0, 64]
+        );
+        assert_eq!([moves(3999, false), moves(4000, false), moves(7999, false)], [0, 64, 0]);
+        assert_eq!([moves(8000, false), moves(8500, false)], [64, 64], "they have helped");
     }
 }

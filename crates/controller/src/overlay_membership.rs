@@ -258,17 +258,22 @@ impl Overlays {
         last.is_none_or(|last| now >= last + RESPITE)
     }
 
-    /// A stripe has moved because nothing came.
-    pub(crate) fn on_moved(&mut self, object: ObjectId) {
-        self.overlays.get_mut(&object).into_iter().for_each(|overlay| overlay.moves.on_moved());
+    /// A stripe has moved because nothing came, or nothing since it moved before.
+    pub(crate) fn on_moved(&mut self, object: ObjectId, is_in_vain: bool) {
+        self.overlays.get_mut(&object).into_iter().for_each(|overlay| overlay.moves.on_moved(is_in_vain));
     }
 
-    /// Whether one more may.
-    pub(crate) fn may_move(&mut self, now: Time, object: ObjectId, span: Duration) -> bool {
-        self.overlays.get_mut(&object).is_none_or(|overlay| {
-            let edges = overlay.members.len() * usize::from(overlay.of);
-            overlay.moves.allows(now, edges, span)
-        })
+    /// When one more may, of so many stripes that have blocks; now, if it may.
+    pub(crate) fn may_move_at(
+        &mut self,
+        now: Time,
+        object: ObjectId,
+        stripes: usize,
+        span: Duration,
+    ) -> Time {
+        let Some(overlay) = self.overlays.get_mut(&object) else { return now };
+        let may = overlay.moves.allows(now, overlay.members.len() * stripes, span);
+        if may { now } else { overlay.moves.opens(span) }
     }
 
     /// Members among which one is found that sends a stripe to a receiver, if an overlay is large: those of its rack, some of those

@@ -165,7 +165,9 @@ impl Known<'_> {
     pub(crate) fn dispensable(&self, now: Time, task: &Task) -> Vec<FlowId> {
         let stays = |flow: &Flow| {
             let pushes = matches!(flow.state, FlowState::Pushing);
-            pushes && !self.is_leaving(flow) && !flow.is_weak(now, self.config.silent_limit)
+            pushes
+                && !self.is_leaving(flow)
+                && !flow.is_weak(now, self.config.silent_limit, self.config.silent_limit)
         };
         let others_do = task.facts.delivery == Delivery::Push
             && task.facts.spread == SpreadRule::Listed
@@ -178,7 +180,8 @@ impl Known<'_> {
     pub(crate) fn weak<'t>(&self, now: Time, task: &'t Task, no_place_is_free: bool) -> Vec<&'t Flow> {
         let limit = self.config.silent_limit;
         // Where there is a free place another source is there before the one that is leaving has gone.
-        let is_weak = |flow: &&Flow| flow.is_weak(now, limit) || (no_place_is_free && self.is_leaving(flow));
+        let is_weak =
+            |flow: &&Flow| flow.is_weak(now, limit, limit) || (no_place_is_free && self.is_leaving(flow));
         let mut weak: Vec<&Flow> = task.flows.iter().filter(is_weak).collect();
         weak.sort_by_key(|flow| (!matches!(flow.state, FlowState::Away { .. }), Reverse(flow.silent())));
         weak

@@ -74,10 +74,10 @@ impl Flow {
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, FlowState::Over { .. })
     }
-    /// Whether another source would likely do better.
-    pub(crate) fn is_weak(&self, now: Time, silent_limit: Duration) -> bool {
+    /// Whether another source would likely do better: this one is silent for longer than that, or has not answered its order.
+    pub(crate) fn is_weak(&self, now: Time, silent_limit: Duration, answer_limit: Duration) -> bool {
         let stuck = match self.state {
-            FlowState::Offered { since, .. } => now >= since + silent_limit,
+            FlowState::Offered { since, .. } => now >= since + answer_limit,
             FlowState::Away { replace_after } => now >= replace_after,
             FlowState::Pushing | FlowState::Over { .. } => false,
         };

@@ -212,21 +212,27 @@ impl Deliveries {
         self.tasks.fetching(node, object).is_some_and(|task| is_silent(task) || task.accusers.is_enough())
     }
 
-    /// Whether a node is here and stays, and has an object, or is receiving it as others do.
+    /// Whether a node may be given receivers: it [has what they need](Self::has_or_gets), and the controller hears of it.
     pub(super) fn may_send(&self, now: Time, catalog: &Catalog, node: NodeId, object: ObjectId) -> bool {
+        let is_heard = |task: &Task| {
+            !task.is_paused() && now < task.heard + MEMBER_HEARD.max(task.feedback_every * MISSED)
+        };
+        self.has_or_gets(catalog, node, object)
+            && (self.has(catalog, node, object) || self.tasks.fetching(node, object).is_some_and(is_heard))
+    }
+
+    /// Whether a node is here and stays, and has an object, or is receiving it as others do.
+    pub(super) fn has_or_gets(&self, catalog: &Catalog, node: NodeId, object: ObjectId) -> bool {
         let is_here = catalog
             .node(node)
             .is_some_and(|node| node.path.is_some() && !node.leaving && !node.info.data.is_empty());
-        let receives = |task: &Task| {
-            task.is_of_overlay()
-                && !task.is_paused()
-                && now < task.heard + MEMBER_HEARD.max(task.feedback_every * MISSED)
-        };
-        let has_it = || {
-            let has_place = self.overlays.is_done(object, node) || self.overlays.is_unclaimed(object, node);
-            has_place || catalog.holds(node, object)
-        };
-        is_here && (has_it() || self.tasks.fetching(node, object).is_some_and(receives))
+        let gets = || self.tasks.fetching(node, object).is_some_and(Task::is_of_overlay);
+        is_here && (self.has(catalog, node, object) || gets())
+    }
+
+    fn has(&self, catalog: &Catalog, node: NodeId, object: ObjectId) -> bool {
+        let has_place = self.overlays.is_done(object, node) || self.overlays.is_unclaimed(object, node);
+        has_place || catalog.holds(node, object)
     }
 
     /// A task was running when the controller stopped: who sent what to whom.

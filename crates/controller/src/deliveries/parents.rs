@@ -39,6 +39,8 @@ impl Deliveries {
         let begun = task.begun + BEGINNING * self.overlays.size(object) as u64;
         let Some(task) = self.tasks.get(id) else { return };
         let known = self.known(catalog, config);
+        let answer_patience = self.answers.patience(patience);
+        let is_weak = |flow: &Flow| flow.is_weak(now, patience, answer_patience);
         let begins = |flow: &Flow| {
             let is_first = !task.brought_before.contains_key(&flow.facts.index);
             now < begun && is_first && flow.view.is_none_or(|view| view.bytes == Bytes::ZERO)
@@ -47,9 +49,9 @@ impl Deliveries {
             FlowState::Over { replace_after } => now >= replace_after,
             _ => {
                 let node = flow.facts.node;
-                let is_useless =
-                    catalog.path_of(node).is_some() && !self.may_send(now, catalog, node, task.facts.object);
-                is_useless || !begins(flow) && flow.is_weak(now, patience) || known.is_leaving(flow)
+                // One of which the controller hears nothing may be busy. Its children say whether it sends.
+                let is_useless = catalog.path_of(node).is_some() && !self.has_or_gets(catalog, node, object);
+                is_useless || !begins(flow) && is_weak(flow) || known.is_leaving(flow)
             }
         };
         let facts = |flow: &Flow| {
@@ -60,8 +62,9 @@ impl Deliveries {
         };
         let flows: Vec<&Flow> = task.flows.iter().filter(|flow| is_lost(flow)).collect();
         let lost: Vec<(NodeId, u8, bool)> = flows.iter().map(|flow| facts(flow)).collect();
-        let is_silent = |flow: &&&Flow| !flow.is_over() && flow.is_weak(now, patience);
+        let is_silent = |flow: &&&Flow| !flow.is_over() && is_weak(flow);
         let silent: Vec<NodeId> = flows.iter().filter(is_silent).map(|flow| flow.facts.node).collect();
+        let stripes = stripes_with_blocks(task).count();
         let missing: Vec<u8> = stripes_with_blocks(task)
             .filter(|stripe| task.flows.iter().all(|flow| flow.facts.index != *stripe))
             .collect();
@@ -69,9 +72,9 @@ impl Deliveries {
             self.tasks.get_mut(id).into_iter().for_each(|task| task.mend_at = Some(begun));
         }
         for lost in lost {
-            if !self.overlays.may_move(now, object, config.overlay_silent) {
-                let task = self.tasks.get_mut(id);
-                task.into_iter().for_each(|task| task.mend_at = Some(now + config.overlay_silent));
+            let at = self.overlays.may_move_at(now, object, stripes, config.overlay_silent);
+            if at > now {
+                self.tasks.get_mut(id).into_iter().for_each(|task| task.mend_at = Some(at));
                 break;
             }
             self.replace(turn, catalog, id, lost);
@@ -250,8 +253,9 @@ impl Deliveries {
             self.move_stripe(turn, catalog, id, (other, stripe));
             turn.stats.flows_replaced += 1;
             if let Some(task) = self.tasks.get_mut(id) {
+                let is_in_vain = task.mending.moves_in_vain(task.needed) > 0;
                 task.mending.on_moved(now, config.overlay_silent, task.needed);
-                self.overlays.on_moved(task.facts.object);
+                self.overlays.on_moved(task.facts.object, is_in_vain);
             }
         }
     }

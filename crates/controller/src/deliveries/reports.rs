@@ -33,7 +33,8 @@ impl Deliveries {
             return None;
         }
         self.agenda.touched.insert(id);
-        if let FlowState::Offered { .. } = flow.state {
+        if let FlowState::Offered { since, .. } = flow.state {
+            self.answers.on_answer(turn.now.since(since));
             flow.state = FlowState::Pushing;
         }
         Some(flow)

@@ -224,6 +224,7 @@ impl Deliveries {
         id: TaskId,
         said: Progress,
     ) {
+        let mut answers = self.answers;
         let Some(task) = self.hear(turn, catalog, path, id) else {
             if self.tasks.get(id).is_none() {
                 match self.stopped.values.get(&id) {
@@ -241,7 +242,8 @@ impl Deliveries {
             let Some(flow) = task.flow_mut(view.flow) else { continue };
             let grown = flow.view.map_or(0, |before| before.bytes.get()) < view.bytes.get();
             flow.view = Some(view);
-            if grown && matches!(flow.state, FlowState::Offered { .. }) && flow.pushed {
+            if let (true, true, FlowState::Offered { since, .. }) = (grown, flow.pushed, flow.state) {
+                answers.on_answer(turn.now.since(since));
                 flow.state = FlowState::Pushing;
             }
         }
@@ -255,6 +257,7 @@ impl Deliveries {
         } else if task.list.is_none() {
             task.list = Some(turn.retry());
         }
+        self.answers = answers;
         if is_of_overlay {
             self.look_for_slow(turn, catalog, id);
         }

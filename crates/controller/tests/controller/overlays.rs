@@ -140,6 +140,21 @@ fn a_stripe_that_is_silent_comes_from_another_and_not_from_the_same_node_soon() 
     assert_eq!((running.parent(3, 0), running.replaced()), (9 - next, 2));
 }
 
+/// Its host is busy, or its link to the controller is. Those below it say that its stripe comes.
+#[test]
+fn of_whom_the_controller_hears_nothing_keeps_those_to_whom_it_sends() {
+    let mut running = Running::begun(&[2, 3, 4, 5]);
+    running.report(&well);
+    for _ in 0..50 {
+        running.bench.pass(ms(100));
+        running.report_but(&[2], &well);
+    }
+    assert_eq!((running.parent(3, 0), running.replaced()), (2, 0));
+    running.report_but(&[2], &|n, stripe| (if (n, stripe) == (3, 0) { ms(501) } else { ms(0) }, ms(0)));
+    assert_ne!(running.parent(3, 0), 2);
+    assert_eq!(running.replaced(), 1);
+}
+
 /// In an overlay of 60 the orders of those who begin may take 120 ms.
 #[test]
 fn the_first_parent_has_time_to_begin_where_many_do_and_the_next_has_not() {
