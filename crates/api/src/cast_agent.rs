@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use headwater_node::{InvitationAction, Invitations};
 use headwater_udp::GroupAddr;
@@ -221,6 +222,9 @@ impl Drop for Membership {
 struct Unwatched;
 
 impl Watch for Unwatched {
+    fn interval(&self) -> Duration {
+        Duration::from_secs(1)
+    }
     fn progress(&mut self, _: &Progress) {}
     fn note(&mut self, line: &str) {
         tracing::warn!("{line}");

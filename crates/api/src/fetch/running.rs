@@ -12,6 +12,7 @@ use headwater_transport::ReceiverFailure;
 use headwater_transport::push::receiver::ReceiverStats;
 use headwater_units::{Bytes, FetchId, FlowId, NodeId, ObjectId, PathId};
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::MissedTickBehavior;
 
 use super::{Arrivals, Fetch, Fetched, Follower, label};
 use crate::errors::{GivenUp, QuietSource};
@@ -74,6 +75,8 @@ impl<'a> Running<'a> {
 
     pub(super) async fn until_over(&mut self, shutdown: &Shutdown, follower: &mut dyn Follower) -> Over {
         let mut tick = tokio::time::interval(follower.interval());
+        // On a busy machine, all that were missed would come at once.
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 event = next_of(&mut self.early, &mut self.events) => {

@@ -1,6 +1,7 @@
 //! The progress of one object as a user sees it, and the readers of its verified prefix.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use headwater_transport::push::receiver::ReceiverStats;
 use headwater_units::{BitRate, BlockIndex, Bytes, NodeId, ObjectId, PathId};
@@ -56,6 +57,9 @@ impl<'a> Display<'a> {
 }
 
 impl Follower for Display<'_> {
+    fn interval(&self) -> Duration {
+        self.watch.interval()
+    }
     fn opened(&mut self, arrivals: &Arc<Arrivals>, object: ObjectId, bytes: Bytes) {
         let _ = object;
         let layout = arrivals.hashes().layout();

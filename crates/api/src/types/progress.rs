@@ -75,6 +75,11 @@ pub struct Progress {
 ///
 /// Call as often as convenient, 10 times a second or so; the printing side leaves out what would be too much.
 pub trait Watch: Send {
+    /// How often it wants to know. 100 ms; where nobody looks, less often: where many nodes share a machine, ten wake-ups a second of each
+    /// add up.
+    fn interval(&self) -> std::time::Duration {
+        std::time::Duration::from_millis(100)
+    }
     /// Reports progress.
     fn progress(&mut self, progress: &Progress);
     /// Tells the user something, in one line.
