@@ -115,10 +115,13 @@ impl<'a> Running<'a> {
             }
             Some(FetchEvent::Source { flow, node, at }) => _ = self.sources.insert(flow, (node, at)),
             Some(FetchEvent::SourceOver { flow }) => _ = self.sources.remove(&flow),
-            Some(FetchEvent::Distrusted(node)) => follower.note(&format!(
-                "source {} sent bytes that are not the object's; nothing of it is taken any more",
-                label(self.host, node)
-            )),
+            Some(FetchEvent::Distrusted(node)) => {
+                self.learn_labels([node]).await;
+                follower.note(&format!(
+                    "source {} sent bytes that are not the object's; nothing of it is taken any more",
+                    label(self.host, node)
+                ));
+            }
             Some(FetchEvent::Broken(error)) => self.broken = Some(error),
             Some(FetchEvent::Done { stats, at_ns }) => return Some(Ok((stats, at_ns))),
             Some(FetchEvent::Failed(failure, stats)) => return Some(Err(self.why(failure, &stats).await)),
@@ -178,12 +181,16 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
+    /// Asks the controller where sources are reached: a node that dialled in said so only to it.
+    async fn learn_labels(&self, nodes: impl IntoIterator<Item = NodeId>) {
+        if let Some(controller) = self.controller {
+            self.host.learn_labels(controller, nodes).await;
+        }
+    }
+
     /// Why a fetch has failed, with what the user may do.
     async fn why(&mut self, failure: ReceiverFailure, stats: &ReceiverStats) -> AppError {
-        // A node that dialled in said where it is only to the controller.
-        if let Some(controller) = self.controller {
-            self.host.learn_labels(controller, self.sources.values().map(|(node, _)| *node)).await;
-        }
+        self.learn_labels(self.sources.values().map(|(node, _)| *node)).await;
         if let Some(error) = self.broken.take() {
             return error.into();
         }
