@@ -242,6 +242,11 @@ impl Overlays {
         self.member(object, node).is_some_and(|member| member.is_done)
     }
 
+    /// Whether one of them has all of the object, or had, or has not asked for it yet.
+    pub(crate) fn is_done_or_unclaimed(&self, object: ObjectId, node: NodeId) -> bool {
+        self.member(object, node).is_some_and(|member| member.is_done || member.is_unclaimed)
+    }
+
     /// Parent of a receiver for a stripe.
     pub(crate) fn parent(&self, object: ObjectId, node: NodeId, stripe: u8) -> Option<NodeId> {
         self.member(object, node)?.parents.get(usize::from(stripe)).copied()?
@@ -388,9 +393,10 @@ impl Overlays {
                 None => left.push(node),
             }
         }
-        // Who finds nobody has it as before.
+        // Nobody is found for one that is above all others, and needs nobody since it has the object, but stood below too.
         for node in left {
-            overlay.adopt(node, stripe, if node == slow { above } else { slow });
+            let parent = if takes(node, heir) { heir } else { slow };
+            overlay.adopt(node, stripe, if node == slow { above } else { parent });
         }
         placed
     }

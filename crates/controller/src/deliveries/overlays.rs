@@ -1,6 +1,7 @@
 //! Tasks whose receivers pass on to each other what comes: their flows, one for each stripe.
 
-use std::collections::BTreeSet;
+use core::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_units::{BlockLayout, Duration, NodeId, ObjectId, Symbols, TaskId, Time};
 use headwater_wire::Request;
@@ -25,6 +26,16 @@ const MISSED: u64 = 3;
 pub(super) fn stripes_with_blocks(task: &Task) -> core::ops::Range<u8> {
     let blocks = BlockLayout::of(task.facts.bytes).block_count();
     0..u8::try_from(blocks).unwrap_or(u8::MAX).clamp(1, task.facts.residue_classes.max(1))
+}
+
+/// What has been asked about nodes while one place was looked for: the same of each several times, for each stripe.
+#[derive(Default)]
+pub(super) struct AskedOnce(RefCell<BTreeMap<NodeId, bool>>);
+
+impl AskedOnce {
+    pub(super) fn is(&self, node: NodeId, ask: impl FnOnce() -> bool) -> bool {
+        *self.0.borrow_mut().entry(node).or_insert_with(ask)
+    }
 }
 
 impl Deliveries {
@@ -144,7 +155,8 @@ impl Deliveries {
         let known = self.known(catalog, config);
         let sources = known.sources_of(object, symbol_size, |other| other != node);
         let source = sources.first().copied();
-        let may = |all: &Self, other: NodeId| all.may_send(now, catalog, other, object);
+        let asked = AskedOnce::default();
+        let may = |all: &Self, other| asked.is(other, || all.may_send(now, catalog, other, object));
         let (holds, rack) = (|other| catalog.holds(other, object), catalog.rack_of(node));
         let near = sources.iter().copied().find(|source| catalog.share_rack(node, *source));
         let passes_on = passes_on && catalog.path_of(node).is_some();
@@ -165,9 +177,8 @@ impl Deliveries {
                 return Some((Placement::Overlay(parents), symbol_size));
             }
         }
-        let members = self.overlays.members(object);
-        let candidates: BTreeSet<NodeId> = members.filter(|other| may(self, *other)).collect();
-        let known = Known { near, ..Known::of_all(|other| candidates.contains(&other), holds, source) };
+        let candidates = self.overlays.members(object).filter(|other| may(self, *other)).collect();
+        let known = Known { among: Some(candidates), near, ..Known::of_all(|_| true, holds, source) };
         let parents = self.overlays.join(object, (node, rack), passes_on, &known, yields)?;
         Some((Placement::Overlay(parents), symbol_size))
     }
@@ -217,22 +228,31 @@ impl Deliveries {
         let is_heard = |task: &Task| {
             !task.is_paused() && now < task.heard + MEMBER_HEARD.max(task.feedback_every * MISSED)
         };
-        self.has_or_gets(catalog, node, object)
-            && (self.has(catalog, node, object) || self.tasks.fetching(node, object).is_some_and(is_heard))
+        self.has_or(catalog, node, object, is_heard)
     }
 
     /// Whether a node is here and stays, and has an object, or is receiving it as others do.
     pub(super) fn has_or_gets(&self, catalog: &Catalog, node: NodeId, object: ObjectId) -> bool {
+        self.has_or(catalog, node, object, |_| true)
+    }
+
+    /// The same, where of one that is receiving it this holds too.
+    fn has_or(
+        &self,
+        catalog: &Catalog,
+        node: NodeId,
+        object: ObjectId,
+        holds: impl Fn(&Task) -> bool,
+    ) -> bool {
         let is_here = catalog
             .node(node)
             .is_some_and(|node| node.path.is_some() && !node.leaving && !node.info.data.is_empty());
-        let gets = || self.tasks.fetching(node, object).is_some_and(Task::is_of_overlay);
-        is_here && (self.has(catalog, node, object) || gets())
+        let gets = |task: &Task| task.is_of_overlay() && holds(task);
+        is_here && (self.has(catalog, node, object) || self.tasks.fetching(node, object).is_some_and(gets))
     }
 
     fn has(&self, catalog: &Catalog, node: NodeId, object: ObjectId) -> bool {
-        let has_place = self.overlays.is_done(object, node) || self.overlays.is_unclaimed(object, node);
-        has_place || catalog.holds(node, object)
+        self.overlays.is_done_or_unclaimed(object, node) || catalog.holds(node, object)
     }
 
     /// A task was running when the controller stopped: who sent what to whom.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use headwater_units::{BlockLayout, Bytes, Duration, FlowId, NodeId, ObjectId, TaskId, Time};
 
 use super::Deliveries;
-use super::overlays::stripes_with_blocks;
+use super::overlays::{AskedOnce, stripes_with_blocks};
 use crate::catalog::Catalog;
 use crate::overlay_membership::Known;
 use crate::tasks::{Flow, FlowState, Task};
@@ -289,10 +289,14 @@ impl Deliveries {
         let distrusted = task.facts.distrusted.clone();
         let barred = task.barred.iter().filter(|(_, until)| is_barred(**until));
         let barred: BTreeSet<NodeId> = barred.map(|(node, _)| *node).collect();
+        let asked = AskedOnce::default();
         let may = |all: &Self, node: NodeId| {
-            let failed =
-                distrusted.contains(&node) || barred.contains(&node) || all.gets_no_children(node, object);
-            !failed && all.may_send(now, catalog, node, object)
+            asked.is(node, || {
+                let failed = distrusted.contains(&node)
+                    || barred.contains(&node)
+                    || all.gets_no_children(node, object);
+                !failed && all.may_send(now, catalog, node, object)
+            })
         };
         let known = self.known(catalog, config);
         let suspects = known.suspects(task);
@@ -330,20 +334,20 @@ impl Deliveries {
         let has_parent = self.overlays.parent(object, receiver, stripe);
         let has_parent = has_parent.is_some_and(|parent| catalog.path_of(parent).is_some());
         let source = if has_parent { open } else { source };
-        let candidates: BTreeSet<NodeId> =
-            self.overlays.members(object).filter(|node| has_some(self, *node)).collect();
-        let known = |candidates: BTreeSet<NodeId>| Known {
-            among: None,
-            may: move |node| candidates.contains(&node),
+        let known = |among: Vec<NodeId>| Known {
+            among: Some(among),
+            may: |_| true,
             holds,
             suspects: suspects.clone(),
             near,
             source,
         };
-        self.overlays.mend(object, place, &known(candidates)).or_else(|| {
+        let members = self.overlays.members(object);
+        let among = members.filter(|node| has_some(self, *node)).collect();
+        self.overlays.mend(object, place, &known(among)).or_else(|| {
             let members = self.overlays.members(object);
-            let candidates = members.filter(|node| may(self, *node)).collect();
-            self.overlays.mend(object, place, &known(candidates))
+            let among = members.filter(|node| may(self, *node)).collect();
+            self.overlays.mend(object, place, &known(among))
         })
     }
 
