@@ -131,9 +131,6 @@ impl Cast {
 
     /// Answers what a receiver has asked when the others are being served, by those who pass on already if there are such.
     fn serve_late(&mut self, below: &mut Below<'_>, node: NodeId) {
-        if self.lapse_at.is_some() {
-            self.await_claims(below);
-        }
         let asks = self.members.get(node).and_then(|member| member.asks.as_ref());
         let room = asks.map(|(_, request)| request.room).filter(|_| may_overlay(self.wish));
         let place = room.and_then(|room| {

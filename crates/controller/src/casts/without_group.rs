@@ -2,16 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use headwater_units::{Duration, FlowId, Geometry, NodeId, TaskId};
+use headwater_units::{FlowId, Geometry, NodeId, TaskId};
 use headwater_wire::{CastRoute, CastWish, WhyUnicast};
 
 use super::Below;
 use super::cast::{Cast, Multicast, Route, Stage, Trees};
 use crate::overlay::{self, may_overlay};
 use crate::selection::Placement;
-
-/// The longest that a place is kept for one that does not ask, after another has.
-const LONGEST_CLAIM: Duration = Duration::from_secs(8);
 
 impl Cast {
     /// There is no group, for this reason: those who have asked pass on to each other what comes, if they may and are two.
@@ -62,7 +59,7 @@ impl Cast {
                 // It has been told of the cast, and will ask any moment.
                 None => {
                     below.deliveries.keep_place(self.object, node);
-                    self.await_claims(below);
+                    self.lapse_at = Some(below.turn.now + config.cast_gather);
                 }
             }
         }
@@ -85,14 +82,6 @@ impl Cast {
     pub(super) fn may_begin(&self, below: &Below<'_>) -> bool {
         let running = below.deliveries.known(below.catalog, below.turn.config).regroupable(self.object);
         self.rooms_here(below).len() + running.len() >= 2
-    }
-
-    /// Receivers have places in an overlay and have not asked yet. Where machines are busy the last ask long after the first: as long as
-    /// some ask, the others have as much time again as it has taken until now.
-    pub(super) fn await_claims(&mut self, below: &Below<'_>) {
-        let now = below.turn.now;
-        let until_now = now.since(self.begun).min(LONGEST_CLAIM);
-        self.lapse_at = Some(now + below.turn.config.cast_gather.max(until_now));
     }
 
     /// Receivers that have places in an overlay and do not ask have had time enough: those below them turn to others.

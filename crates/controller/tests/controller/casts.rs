@@ -411,23 +411,6 @@ fn who_asks_while_others_pass_it_on_is_served_by_them() {
 }
 
 #[test]
-fn while_others_still_ask_for_their_places_the_last_keeps_its_own() {
-    let mut bench =
-        keepers_with(ControllerConfig { groups: Vec::new(), ..ControllerConfig::default() }, [2, 3, 4]);
-    bench.cast();
-    bench.follow(2);
-    let task = bench.view().tasks.into_iter().find(|task| task.receiver == node(2)).unwrap().task;
-    assert_eq!(bench.sources(task), [1, 3, 4]);
-    // The machines are busy: the next asks late, and the last would have lost its place 300 ms after the beginning.
-    bench.pass(ms(250));
-    bench.follow(3);
-    bench.pass(ms(200));
-    assert_eq!(bench.sources(task), [1, 3, 4]);
-    bench.follow(4);
-    assert_eq!(by_stripe(&bench.granted(4).unwrap().1), [2, 3, 1], "the place that it was given first");
-}
-
-#[test]
 fn who_is_asked_for_by_overlay_is_not_probed_and_one_alone_passes_nothing_on() {
     let mut bench = keepers([2, 3]);
     bench.say_at(
