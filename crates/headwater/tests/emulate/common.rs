@@ -56,7 +56,7 @@ pub(crate) fn timed<T>(mut measure: impl FnMut() -> (Validity, T), judge: impl F
     headwater_skips::too_busy("all attempts");
 }
 
-/// How late a thread of this test is woken mostly while something is measured.
+/// How late a thread of this test is woken, nine times of ten, while something is measured.
 pub(crate) fn wake_lateness<T>(measure: impl FnOnce() -> T) -> (Duration, T) {
     const NAP: Duration = Duration::from_millis(1);
     let is_over = AtomicBool::new(false);
@@ -69,7 +69,7 @@ pub(crate) fn wake_lateness<T>(measure: impl FnOnce() -> T) -> (Duration, T) {
                 late.push(begun.elapsed().saturating_sub(NAP));
             }
             late.sort();
-            late.get(late.len() / 2).copied().unwrap_or_default()
+            late.get(late.len() * 9 / 10).copied().unwrap_or_default()
         });
         let measured = measure();
         is_over.store(true, Ordering::Relaxed);

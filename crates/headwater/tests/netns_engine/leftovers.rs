@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::common::{Printed, Running, alone_and_seen, asks, entries, it, tiny, wait_for};
+use super::common::{Printed, Running, alone_and_seen, asks, entries, it, slow, tiny, wait_for};
 
 /// How soon a run is gone, and all that it has made.
 const GONE: Duration = Duration::from_secs(5);
@@ -84,7 +84,7 @@ fn an_interrupted_run_leaves_nothing_and_says_that_it_was_interrupted() {
 fn two_runs_side_by_side_both_end_as_they_should() {
     let Some(_alone) = alone_and_seen() else { return };
     let count = asks("packets", "{}", r#"{ kind = "column", table = "flows", column = "packets" }"#);
-    let folders = [tiny(400, &count), tiny(600, &count)];
+    let folders = [slow(200, &count), slow(300, &count)];
     let mut both = folders.each_ref().map(|folder| Running::start(it(folder)));
     wait_for("both networks at once", BEGUN, || {
         both.iter().all(|running| running.namespaces().len() == 3).then_some(())
@@ -101,7 +101,7 @@ fn two_runs_side_by_side_both_end_as_they_should() {
         }
         Printed::of(&output).ends_well()
     });
-    for (said, packets) in [(first, 400.0), (second, 600.0)] {
+    for (said, packets) in [(first, 200.0), (second, 300.0)] {
         assert!(said.value("packets").is_none_or(|seen| seen == packets), "{said:?}");
     }
 }
