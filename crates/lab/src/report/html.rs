@@ -21,10 +21,10 @@ code, pre { background: #f6f8fa; } pre { padding: 0.6rem 1rem; } a { color: #0b5
 pub(super) fn page(first: &str, papers: &[(String, String)], pictures: &BTreeMap<String, String>) -> String {
     let mut body = String::new();
     body += "<main id=\"top\">\n";
-    rendered(first, pictures, &mut body);
+    rendered(first, papers, pictures, &mut body);
     for (paper, text) in papers {
         body += &format!("<section id=\"paper-{paper}\">\n");
-        rendered(text, pictures, &mut body);
+        rendered(text, papers, pictures, &mut body);
         body += "</section>\n";
     }
     body += "</main>\n";
@@ -43,9 +43,11 @@ pub(super) fn page(first: &str, papers: &[(String, String)], pictures: &BTreeMap
     )
 }
 
-fn rendered(text: &str, pictures: &BTreeMap<String, String>, to: &mut String) {
+fn rendered(text: &str, papers: &[(String, String)], pictures: &BTreeMap<String, String>, to: &mut String) {
     // A link to a picture as a file leads nowhere here: it is left out with its text.
     let mut is_left_out = false;
+    // Nor does one to another document: its text stays.
+    let mut is_text_only = false;
     // An image's title, until its end, is for those that do not see it.
     let mut drawn: Option<&String> = None;
     let events = Parser::new_ext(text, Options::ENABLE_TABLES).filter_map(|event| match event {
@@ -58,8 +60,16 @@ fn rendered(text: &str, pictures: &BTreeMap<String, String>, to: &mut String) {
             None
         }
         _ if is_left_out => None,
-        Event::Start(Tag::Link { link_type, dest_url, title, id }) => {
-            Some(Event::Start(Tag::Link { link_type, dest_url: within(&dest_url), title, id }))
+        Event::Start(Tag::Link { link_type, dest_url, title, id }) => match within(&dest_url, papers) {
+            Some(dest_url) => Some(Event::Start(Tag::Link { link_type, dest_url, title, id })),
+            None => {
+                is_text_only = true;
+                None
+            }
+        },
+        Event::End(TagEnd::Link) if is_text_only => {
+            is_text_only = false;
+            None
         }
         Event::Start(Tag::Image { dest_url, .. }) => {
             let name = dest_url.rsplit('/').next().unwrap_or_default().trim_end_matches(".svg");
@@ -76,16 +86,17 @@ fn rendered(text: &str, pictures: &BTreeMap<String, String>, to: &mut String) {
     html::push_html(to, events);
 }
 
-/// Where a link between pages leads on the one page.
-fn within(link: &str) -> CowStr<'static> {
+/// Where a link between pages leads on the one page; `None` if to a document that is not on it.
+fn within(link: &str, papers: &[(String, String)]) -> Option<CowStr<'static>> {
     let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
-    if !anchor.is_empty() {
-        return CowStr::from(format!("#{anchor}"));
-    }
-    match file.rsplit('/').next().unwrap_or_default().strip_suffix(".md") {
-        Some("reproduction") => CowStr::from("#top"),
-        Some(paper) => CowStr::from(format!("#paper-{paper}")),
-        None => CowStr::from(link.to_owned()),
+    let name = file.rsplit('/').next().unwrap_or_default();
+    let is_paper = |name: &str| papers.iter().any(|(paper, _)| paper == name);
+    match name.strip_suffix(".md") {
+        Some(page) if page != "reproduction" && !is_paper(page) => None,
+        None if !name.is_empty() => Some(CowStr::from(link.to_owned())),
+        _ if !anchor.is_empty() => Some(CowStr::from(format!("#{anchor}"))),
+        Some("reproduction") | None => Some(CowStr::from("#top")),
+        Some(paper) => Some(CowStr::from(format!("#paper-{paper}"))),
     }
 }
 
@@ -96,7 +107,7 @@ mod tests {
     #[test]
     fn one_page_holds_all_with_links_within_and_pictures_drawn() {
         let first = "# Top\n\n| Row | Verdict |\n|---|---|\n| [P-1](reproduction/ppush.md#ppush-fig1) | **miss**, stale |\n| [x](reproduction/ppush.md) | pass |\n";
-        let paper = "# PPUSH\n\n[back](../reproduction.md)\n\n<a id=\"ppush-fig1\"></a>\n\n![Rates](ppush-fig1-1.svg)\n\n[Rates, as PNG](ppush-fig1-1.png)\n";
+        let paper = "# PPUSH\n\n[back](../reproduction.md)\n\n<a id=\"ppush-fig1\"></a>\n\n![Rates](ppush-fig1-1.svg)\n\n[Rates, as PNG](ppush-fig1-1.png)\n\nSee [weights](../push.md#weights).\n";
         let pictures = [("ppush-fig1-1".to_owned(), "<svg>drawn</svg>".to_owned())].into();
         let page = page(first, &[("ppush".into(), paper.into())], &pictures);
         for part in [
@@ -108,6 +119,7 @@ mod tests {
             "<figure><svg>drawn</svg></figure>",
             "<td class=\"miss\"><strong>miss</strong>, stale</td>",
             "<td class=\"pass\">pass</td>",
+            "See weights.",
         ] {
             assert!(page.contains(part), "{part}: {page}");
         }
