@@ -173,12 +173,13 @@ impl Cluster {
 fn two_trees_of_a_bcube_bring_an_object_through_switches_that_keep_and_copy() {
     let Some(_alone) = alone() else { return };
     let cluster = bcube((20, 5), 4 * MIB, "", &[]);
-    let Measured { result, link_stress, .. } = cluster.measured(2, 20e6);
+    let Measured { result, link_stress, valid, .. } = cluster.measured(2, 20e6);
     assert_eq!(result["via"], "trees");
     assert!(result["why"].as_str().unwrap().contains("2 trees that share no link"), "{result:#}");
-    // Connections of all kinds are in it, and what is asked for again since a switch was late. Sent to each, a symbol crosses two
+    // Connections of all kinds are in it, and what is asked for again where the switch was late. Sent to each, a symbol crosses two
     // links to 6 of the hosts and four to the other 9: 48 instead of the tree's 20.
-    assert!((0.99..2.0).contains(&link_stress), "{link_stress}");
+    let most = if valid { 1.3 } else { 2.0 };
+    assert!((0.99..most).contains(&link_stress), "{link_stress}");
     cluster.conserved();
     [1, 6, 15].into_iter().for_each(|host| assert!(cluster.has(host), "host {host}"));
 }
