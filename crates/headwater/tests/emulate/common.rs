@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use headwater_experiment::scenario::Scenario;
 use headwater_testbed::emulate::EmulatedNet;
-use headwater_testbed::soft_switch::{Snapshot, Validity, in_namespace};
+use headwater_testbed::soft_switch::{Snapshot, in_namespace};
 use headwater_udp::{PathAddr, RecvBatch, SendBatch, SocketOptions, UdpPort};
 use headwater_wire::Ecn;
 
@@ -24,8 +24,6 @@ pub(crate) const RATE: f64 = 20e6;
 pub(crate) const PAYLOAD: usize = 1472;
 const FRAME: usize = PAYLOAD + 8 + 20 + 14;
 const PORT: u16 = 9000;
-/// Number of tries of measurements that do not count.
-const ATTEMPTS: u32 = 3;
 
 /// The lock that keeps measurements apart; `None` where networks cannot be emulated.
 pub(crate) fn alone() -> Option<MutexGuard<'static, ()>> {
@@ -42,18 +40,6 @@ pub(crate) fn alone() -> Option<MutexGuard<'static, ()>> {
 
 pub(crate) fn net(text: &str) -> EmulatedNet {
     EmulatedNet::build(&Scenario::of_network(text).unwrap(), 1).unwrap()
-}
-
-/// Measures until the switch kept time meanwhile, then judges; never fails and never passes on invalid timing.
-pub(crate) fn timed<T>(mut measure: impl FnMut() -> (Validity, T), judge: impl FnOnce(T)) {
-    for attempt in 1..=ATTEMPTS {
-        let (validity, measured) = measure();
-        eprintln!("attempt {attempt}: {validity:?}");
-        if validity.valid {
-            return judge(measured);
-        }
-    }
-    headwater_skips::too_busy("all attempts");
 }
 
 /// How late a thread of this test is woken, nine times of ten, while something is measured.

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use headwater_fabric::HostId;
 use headwater_testbed::emulate::EmulatedNet;
-use headwater_testbed::soft_switch::{Snapshot, in_namespace};
+use headwater_testbed::soft_switch::{Snapshot, Validity, in_namespace};
+use headwater_units::Duration as Span;
 
 use super::common::{
-    DUMBBELL, PAYLOAD, alone, at, conserved, content, drain, flood, net, timed, udp, wake_lateness,
+    DUMBBELL, PAYLOAD, alone, at, conserved, content, drain, flood, net, udp, wake_lateness,
 };
 
-/// [`DUMBBELL`] with a middle so slow that a busy machine's switch is in time: a packet takes 3 ms.
+/// [`DUMBBELL`] with a middle so slow that a busy machine's switch is in time: a packet takes 3 ms, and 30 may wait unmarked.
 const SLOW: &str = r#"
     fabric = { kind = "dumbbell", left = 1, right = 1, rate = "4 Mbit/s", delay = "10 ms" }
     port = { queue = "100 packets", mark_threshold = "30 packets" }
@@ -21,6 +22,22 @@ const SLOW: &str = r#"
 /// The slow middle's rate, bit/s.
 const RATE: f64 = 4e6;
 const FOR: Duration = Duration::from_secs(5);
+/// What is judged on it does not depend on who is late by no more than ten packets' time.
+const LATE: Span = Span::from_millis(30);
+/// Number of tries of measurements that do not count.
+const ATTEMPTS: u32 = 3;
+
+/// Measures until the switch was in time for 999 of 1000 packets, then judges.
+fn timed<T>(mut measure: impl FnMut() -> (Validity, T), judge: impl FnOnce(T)) {
+    for attempt in 1..=ATTEMPTS {
+        let (validity, measured) = measure();
+        eprintln!("attempt {attempt}: {validity:?}");
+        if validity.p999.max(validity.read_p99) <= LATE {
+            return judge(measured);
+        }
+    }
+    headwater_skips::too_busy("all attempts");
+}
 
 /// Goal: more than the middle carries gets its rate, no more than its queue waits, and what is more is dropped.
 #[test]
