@@ -22,17 +22,17 @@ const SLOW: &str = r#"
 /// The slow middle's rate, bit/s.
 const RATE: f64 = 4e6;
 const FOR: Duration = Duration::from_secs(5);
-/// What is judged on it does not depend on who is late by no more than ten packets' time.
-const LATE: Span = Span::from_millis(30);
+/// The time of the 30 packets that may wait unmarked. A switch that is late by less changes nothing of what is judged.
+const LATE: Span = Span::from_millis(90);
 /// Number of tries of measurements that do not count.
 const ATTEMPTS: u32 = 3;
 
-/// Measures until the switch was in time for 999 of 1000 packets, then judges.
+/// Measures until the switch was never later than that, then judges.
 fn timed<T>(mut measure: impl FnMut() -> (Validity, T), judge: impl FnOnce(T)) {
     for attempt in 1..=ATTEMPTS {
         let (validity, measured) = measure();
         eprintln!("attempt {attempt}: {validity:?}");
-        if validity.p999.max(validity.read_p99) <= LATE {
+        if validity.max.max(validity.read_p99) <= LATE {
             return judge(measured);
         }
     }
