@@ -14,7 +14,8 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     embed(&root.join("experiments"), &out.join("experiments.rs"));
     remember(&root.join("experiments/golden.txt"), &out.join("small_tables.rs"));
-    println!("cargo::rustc-env=HEADWATER_CODE={:016x}", code_hash::of_crates(&root, &code_hash::MODELS, &[]));
+    let hash = code_hash::hash(&root, code_hash::of_crates(&code_hash::MODELS), &[]);
+    println!("cargo::rustc-env=HEADWATER_CODE={hash:016x}");
 }
 
 /// Writes a list of ids and texts of the experiment files.

@@ -24,27 +24,29 @@ pub(crate) const MODELS: [&str; 14] = [
     "wire",
 ];
 
-/// The crates that decide, beside those, what a run of real processes records.
+/// The crates that decide what a timed computation records, beside the code that times.
+pub(crate) const TIMED: [&str; 4] = ["codec", "experiment", "fabric", "units"];
+
+/// The crates that decide, beside the models, what a run of real processes records.
 pub(crate) const REAL: [&str; 8] = ["agent", "api", "bench", "control", "driver", "store", "testbed", "udp"];
 
-/// Hashes the sources and data of crates of the workspace at `root`, but for the folders `beside` (from the root); Cargo is told to
-/// look at them again when they change.
-pub(crate) fn of_crates(root: &Path, names: &[&str], beside: &[&str]) -> u64 {
+/// Sources and data of crates, as paths from the workspace's root.
+pub(crate) fn of_crates(names: &[&str]) -> impl Iterator<Item = String> {
+    names.iter().flat_map(|name| ["src", "data"].map(|part| format!("crates/{name}/{part}")))
+}
+
+/// Hashes files and folders of the workspace at `root`, but for those `beside`; Cargo is told to look at them again when they change.
+pub(crate) fn hash(root: &Path, parts: impl Iterator<Item = String>, beside: &[&str]) -> u64 {
     let mut hash = START;
-    for name in names {
-        for part in ["src", "data"] {
-            let folder = root.join("crates").join(name).join(part);
-            if folder.exists() {
-                println!("cargo::rerun-if-changed={}", folder.display());
-                add_sources(root, &folder, beside, &mut hash);
-            }
-        }
+    for part in parts.map(|part| root.join(part)).filter(|part| part.exists()) {
+        println!("cargo::rerun-if-changed={}", part.display());
+        add_sources(root, &part, beside, &mut hash);
     }
     hash
 }
 
-fn add_sources(root: &Path, folder: &Path, beside: &[&str], hash: &mut u64) {
-    for file in files(folder) {
+fn add_sources(root: &Path, part: &Path, beside: &[&str], hash: &mut u64) {
+    for file in if part.is_dir() { files(part) } else { vec![part.to_owned()] } {
         let name = file.strip_prefix(root).expect("it is below");
         let is_test = name.iter().any(|part| part == "tests" || part == "tests.rs");
         if is_test || beside.iter().any(|folder| name.starts_with(folder)) {

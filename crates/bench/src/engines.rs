@@ -20,8 +20,13 @@ impl Models for AllEngines {
     }
 
     fn code(&self, engine: Engine) -> &str {
-        // Real processes run more of the product than the models do.
-        if engine == Engine::Netns { env!("HEADWATER_CODE_REAL") } else { Shipped.code(engine) }
+        match engine {
+            // Real processes run more of the product than the models do.
+            Engine::Netns => env!("HEADWATER_CODE_REAL"),
+            // What is timed is a small part of it.
+            Engine::Timed => env!("HEADWATER_CODE_TIMED"),
+            _ => Shipped.code(engine),
+        }
     }
 }
 
@@ -30,8 +35,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn real_processes_are_other_code_than_models() {
+    fn real_processes_and_timed_computations_are_other_code_than_models() {
         assert_ne!(AllEngines.code(Engine::Netns), AllEngines.code(Engine::Packet));
+        assert_ne!(AllEngines.code(Engine::Timed), AllEngines.code(Engine::Packet));
         assert_eq!(AllEngines.code(Engine::Fluid), AllEngines.code(Engine::Packet));
     }
 }
