@@ -16,6 +16,7 @@ mod by_group;
 mod by_rates;
 mod by_trees;
 mod cast;
+mod invitations;
 mod member;
 mod members;
 mod news;

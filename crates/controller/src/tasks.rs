@@ -209,6 +209,17 @@ impl Task {
         now.fold(before, |sum, view| sum + view.bytes)
     }
 
+    /// Whether all its sources that are here have answered their orders.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.flows.iter().all(|flow| !matches!(flow.state, FlowState::Offered { .. }))
+    }
+
+    /// Whether anything has come, as far as the receiver has said.
+    pub(crate) fn has_brought(&self) -> bool {
+        let now = self.flows.iter().filter_map(|flow| flow.view).map(|view| view.bytes);
+        self.brought_before.values().copied().chain(now).any(|bytes| bytes > Bytes::ZERO)
+    }
+
     /// Whether one stripe has brought less than all others, by a quarter of a block and more: its receiver waits for that one. A receiver
     /// whose own links are slow has little of all.
     pub(crate) fn waits_for(&self, stripe: u8) -> bool {

@@ -11,6 +11,7 @@ use headwater_wire::{
 
 use super::by_rates;
 use super::cast::{Cast, GroupPace, Multicast, Route, Stage, Trees};
+use super::invitations::Invitations;
 use super::member::Member;
 use super::roster::Roster;
 use super::{Below, Casts};
@@ -74,14 +75,15 @@ impl Casts {
             given: BTreeMap::new(),
             between_racks: None,
             members: Roster::default(),
+            invitations: Invitations::default(),
             lapse_at: None,
             news_at: now + config.cast_news,
             over_at: None,
         };
+        let mut here = Vec::with_capacity(receivers.len());
         for node in receivers {
             let own = below.deliveries.tasks().secret(below.turn.draws);
             cast.members.insert(node, Member::new(now, below.turn.draws.request(), own, config));
-            cast.members.look_after(node, Some(now));
             // A receiver that cannot take part is reported at once.
             match catalog.node(node) {
                 _ if catalog.holds(node, object) => cast.end(now, node, MemberStanding::Had),
@@ -89,11 +91,12 @@ impl Casts {
                     let reason = "it keeps no objects: it is not run by `headwater node` or `up`";
                     cast.end(now, node, MemberStanding::Failed(reason.to_owned()));
                 }
-                Some(known) if known.path.is_some() => {}
-                _ if nodes_may_come => {}
+                Some(known) if known.path.is_some() => here.push(node),
+                _ if nodes_may_come => cast.members.look_after(node, Some(now)),
                 _ => cast.end(now, node, MemberStanding::Away),
             }
         }
+        cast.invitations = Invitations::of(here);
         let has_rack = |node: &NodeId| catalog.rack_of(*node).is_some();
         cast.between_racks = cast.members.nodes().any(|node| has_rack(&node)).then_some(Bytes::ZERO);
         cast.route = self.first_route(below, &cast)?;

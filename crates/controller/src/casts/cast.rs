@@ -10,6 +10,7 @@ use headwater_wire::{
     TransferReport, Urgency, WhyUnicast, WhyUnscheduled,
 };
 
+use super::invitations::Invitations;
 use super::member::Member;
 use super::roster::Roster;
 use crate::tree_installation::InstalledTrees;
@@ -50,6 +51,8 @@ pub(crate) struct Cast {
     /// Of that, what came from another rack; if any receiver says in which it stands.
     pub(super) between_racks: Option<Bytes>,
     pub(crate) members: Roster,
+    /// Who of them is still to be invited.
+    pub(super) invitations: Invitations,
     /// When the asker gets news next.
     pub(super) news_at: Time,
     /// Places in an overlay that nobody has asked for until then are given up.

@@ -5,6 +5,7 @@ use headwater_wire::{FetchEnd, Fetched, MemberStanding, Outcome, Refusal, Reques
 
 use super::Below;
 use super::cast::{Cast, Multicast, Route, Stage};
+use super::invitations::Progress;
 use super::member::Served;
 use crate::overlay::may_overlay;
 use crate::selection::Placement;
@@ -18,6 +19,10 @@ impl Cast {
             let (request, reason) = (request.request, Refusal::UnknownObject);
             below.turn.answer(path, ToReceiver::Refused { request, reason });
             return false;
+        }
+        if let (None, Some(lapse_at)) = (&member.asks, &mut self.lapse_at) {
+            // While some ask, others may only be slow.
+            *lapse_at = below.turn.now + below.turn.config.cast_gather;
         }
         self.members.change(node, |member| member.asks = Some((path, request)));
         if self.stage == Stage::Running {
@@ -144,6 +149,25 @@ impl Cast {
         self.members.rooms_asked().into_keys().for_each(|node| self.serve_late(below, node));
     }
 
+    /// Invites those whose turn it is.
+    pub(super) fn invite_more(&mut self, below: &mut Below<'_>) {
+        let (members, catalog, tasks) = (&self.members, below.catalog, below.deliveries.tasks());
+        let progress = |node: NodeId| {
+            let is_here = catalog.path_of(node).is_some();
+            let member = members.get(node).filter(|member| is_here && !member.has_ended());
+            match member.map(|member| member.task.map(|id| tasks.get(id))) {
+                None | Some(Some(None)) => Progress::HasBegun,
+                Some(None) => Progress::Asks,
+                Some(Some(Some(task))) if task.has_brought() => Progress::HasBegun,
+                Some(Some(Some(task))) if task.is_answered() => Progress::Answered,
+                Some(Some(Some(_))) => Progress::Asks,
+            }
+        };
+        for node in self.invitations.next(below.turn.now, progress) {
+            self.members.look_after(node, Some(below.turn.now));
+        }
+    }
+
     /// Looks after those receivers for which it is time.
     pub(super) fn look_after_members(&mut self, below: &mut Below<'_>) {
         while let Some(node) = self.members.take_due(below.turn.now) {
@@ -156,6 +180,9 @@ impl Cast {
     fn look_after_member(&mut self, below: &mut Below<'_>, node: NodeId) {
         let (now, config) = (below.turn.now, below.turn.config);
         let Some(member) = self.members.get(node).filter(|member| !member.has_ended()) else { return };
+        if self.invitations.is_left(node) {
+            return;
+        }
         let here = below.catalog.node(node).and_then(|it| Some((it.path?, it.info.incarnation)));
         let Some(here) = here else {
             let since = member.away_since.unwrap_or(now);

@@ -12,6 +12,7 @@ impl Cast {
     /// Looks after a cast: tells receivers, goes on to the next step, tells the asker, and sets the next wake-up. True
     /// if it is over.
     pub(super) fn tick(&mut self, below: &mut Below<'_>) -> bool {
+        self.invite_more(below);
         self.look_after_members(below);
         self.drop_if_late(below);
         self.take_unclaimed_places(below);
@@ -41,6 +42,7 @@ impl Cast {
             .unwrap_or(Time::MAX)
             .min(self.news_at)
             .min(self.over_at.unwrap_or(Time::MAX))
+            .min(self.invitations.due().unwrap_or(Time::MAX))
             .min(self.drops_at().filter(|at| *at > now).unwrap_or(Time::MAX))
             .min(trees.unwrap_or(Time::MAX));
         match self.stage {

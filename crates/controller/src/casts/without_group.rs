@@ -86,8 +86,13 @@ impl Cast {
 
     /// Receivers that have places in an overlay and do not ask have had time enough: those below them turn to others.
     pub(super) fn take_unclaimed_places(&mut self, below: &mut Below<'_>) {
-        if self.lapse_at.is_some_and(|at| at <= below.turn.now) {
-            self.lapse_at = None;
+        let now = below.turn.now;
+        if self.lapse_at.is_none_or(|at| at > now) {
+            return;
+        }
+        // Those that have not been invited yet cannot ask.
+        self.lapse_at = self.invitations.are_left().then(|| now + below.turn.config.cast_gather);
+        if self.lapse_at.is_none() {
             below.deliveries.take_unclaimed_places(self.object);
         }
     }

@@ -94,6 +94,10 @@ pub(crate) struct Cluster {
     pub(crate) over: Option<CastNews>,
     /// Receivers that know by which flows the object comes.
     pub(crate) served: u32,
+    /// How long sources take to answer.
+    pub(crate) answers_after: Duration,
+    /// What has come by each flow.
+    pub(crate) brought: Bytes,
     nodes: Vec<Standing>,
     /// By flow: who sends it.
     senders: BTreeMap<FlowId, u32>,
@@ -114,6 +118,8 @@ impl Cluster {
             tally: Tally::default(),
             over: None,
             served: 0,
+            answers_after: DELAY,
+            brought: Bytes::mib(10),
             nodes: (0..=receivers).map(|_| Standing::default()).collect(),
             senders: BTreeMap::new(),
             due: BTreeMap::new(),
@@ -135,6 +141,15 @@ impl Cluster {
         let (name, to) = ("model".to_owned(), Vec::new());
         let cast = Cast { cast: 1, name, to, first: 0, of: 0, class: Class::Bulk, wish: CastWish::Overlay };
         self.say(ASKER, ToController::Cast(cast));
+    }
+
+    /// The first `count` receivers are not there any more.
+    pub(crate) fn lose(&mut self, count: u32) {
+        for number in 1..=count {
+            let closed = ControllerCommand::PathLost { path: PathId(number) };
+            self.controller.handle(self.now, Input::Command(closed));
+        }
+        self.poll();
     }
 
     /// All receivers finish, `apart` from each other.
@@ -248,13 +263,14 @@ impl Cluster {
                 if !std::mem::replace(&mut it.reports, true) {
                     self.put(REPORT_EVERY, Due::Report(number));
                 }
-                self.say_later(number, ToController::Pushing { flow: push.flow });
+                let pushing = ToController::Pushing { flow: push.flow };
+                self.put(self.answers_after, Due::Said(number, Box::new(pushing.into())));
             }
             Control::Source(ToSource::Stop { flow }) => {
                 self.nodes[number as usize].sends.remove(&flow);
                 self.say_later(number, ToController::Stopped { flow });
             }
-            Control::Receiver(ToReceiver::FinAck { .. }) => {}
+            Control::Receiver(ToReceiver::FinAck { .. }) | Control::Source(ToSource::Pause { .. }) => {}
             other => panic!("{other:?}"),
         }
     }
@@ -271,7 +287,7 @@ impl Cluster {
                     first_undecoded: BlockIndex(1000),
                     needed: Symbols::new(100_000),
                     flows_version: it.version,
-                    flows: it.flows.iter().map(view).collect(),
+                    flows: it.flows.iter().map(|flow| view(flow, self.brought)).collect(),
                     held_up: false,
                 };
                 self.say(number, feedback);
@@ -352,10 +368,10 @@ fn names(flows: &[FlowGrant]) -> Vec<FlowId> {
     flows.iter().map(|grant| grant.flow).collect()
 }
 
-fn view(flow: &FlowId) -> FlowView {
+fn view(flow: &FlowId, bytes: Bytes) -> FlowView {
     FlowView {
         flow: *flow,
-        bytes: Bytes::mib(10),
+        bytes,
         rate: BitRate::new(1_200_000_000),
         silent: Duration::ZERO,
         behind: Duration::ZERO,

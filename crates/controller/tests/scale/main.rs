@@ -8,7 +8,7 @@ mod cluster;
 use std::alloc::System;
 use std::sync::Mutex;
 
-use headwater_units::Duration;
+use headwater_units::{Bytes, Duration};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 use cluster::{Cluster, Tally};
@@ -178,6 +178,22 @@ fn what_a_receiver_costs_does_not_grow_with_their_number() {
         let most = 4 * u64::from(receivers.div_ceil(64)) + 5 * 8;
         assert!(news.0 <= most, "{} messages to whoever asked, at most {most}", news.0);
     }
+}
+
+#[test]
+fn where_answers_take_long_no_more_begin_than_a_window() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut cluster = Cluster::new(1024);
+    (cluster.answers_after, cluster.brought) = (Duration::from_millis(500), Bytes::ZERO);
+    cluster.cast();
+    cluster.pass(Duration::from_secs(10));
+    assert_eq!(cluster.served, 128, "nothing has come");
+    cluster.lose(10);
+    cluster.pass(Duration::from_secs(1));
+    assert_eq!(cluster.served, 138, "who is away is not waited for");
+    cluster.brought = Bytes::mib(1);
+    cluster.pass(Duration::from_secs(10));
+    assert_eq!(cluster.served, 1024);
 }
 
 #[test]
