@@ -7,9 +7,11 @@
 //! thousand nodes share few processors all of them at once take so long that everybody's timers run out, and what they say then fills the
 //! processors. So no more than a window of receivers begin at one time. A receiver begins until something has come: until then it and its
 //! sources are what keeps the processors busy. The window grows as a sender's does (slow start, RFC 5681 §3.1), by what is answered soon: ten
-//! thousand that answer within a few milliseconds are invited in seven rounds. Answers that take long make it smaller again.
+//! thousand that answer within a few milliseconds are invited in seven rounds. Answers that take long make it smaller again. Where nothing
+//! comes to anybody, and those that began give up, their source is the cause and not the processors: the others begin soon, so that they
+//! end soon.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use headwater_units::{Duration, NodeId, Time};
 use headwater_wire::MAX_FLOWS;
@@ -33,8 +35,12 @@ pub(super) enum Progress {
     Asks,
     /// Its sources have answered.
     Answered,
-    /// Something has come to it, it has ended, or it is away.
+    /// Something has come to it.
     HasBegun,
+    /// It has given up.
+    Failed,
+    /// It is away, or was dismissed.
+    Gone,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -46,22 +52,32 @@ struct Beginner {
 /// The receivers that are still to be invited, and those that begin.
 #[derive(Debug, Default)]
 pub(crate) struct Invitations {
-    /// By id, in which order receivers of equal links stand inside the trees of an overlay (`overlay::beginners`): those that pass a small
-    /// object on come before those that wait for it.
-    waiting: BTreeSet<NodeId>,
+    /// In the order in which they are invited.
+    waiting: VecDeque<NodeId>,
+    left: BTreeSet<NodeId>,
     beginning: BTreeMap<NodeId, Beginner>,
     window: usize,
+    /// Something has come to one of them.
+    has_any_begun: bool,
     look_at: Time,
     look_after: Duration,
 }
 
 impl Invitations {
-    /// All of these are to be invited.
+    /// All of these are to be invited, by id.
     pub(super) fn of(nodes: impl IntoIterator<Item = NodeId>) -> Self {
-        let waiting: BTreeSet<NodeId> = nodes.into_iter().collect();
+        let left: BTreeSet<NodeId> = nodes.into_iter().collect();
+        let waiting = left.iter().copied().collect();
         // So few may become a group, which begins when all are here.
-        let window = if waiting.len() <= MAX_FLOWS { MAX_FLOWS } else { FIRST };
-        Invitations { waiting, window, look_after: LOOK_AFTER, ..Invitations::default() }
+        let window = if left.len() <= MAX_FLOWS { MAX_FLOWS } else { FIRST };
+        Invitations { waiting, left, window, look_after: LOOK_AFTER, ..Invitations::default() }
+    }
+
+    /// They are invited in this order, and those that are not in it last.
+    pub(super) fn put_in_order(&mut self, order: impl IntoIterator<Item = NodeId>) {
+        let place: BTreeMap<NodeId, usize> = order.into_iter().zip(0..).collect();
+        let place_of = |node: &NodeId| place.get(node).copied().unwrap_or(usize::MAX);
+        self.waiting.make_contiguous().sort_by_key(place_of);
     }
 
     /// Whether some are still to be invited.
@@ -71,7 +87,7 @@ impl Invitations {
 
     /// Whether this receiver is still to be invited.
     pub(super) fn is_left(&self, node: NodeId) -> bool {
-        self.waiting.contains(&node)
+        self.left.contains(&node)
     }
 
     /// When to invite more.
@@ -84,10 +100,12 @@ impl Invitations {
         if self.waiting.is_empty() || now < self.look_at {
             return Vec::new();
         }
-        let window = &mut self.window;
+        let (window, has_any_begun) = (&mut self.window, &mut self.has_any_begun);
         self.beginning.retain(|node, beginner| {
             let progress = progress(*node);
-            if !beginner.is_answered && progress != Progress::Asks {
+            *has_any_begun |= progress == Progress::HasBegun;
+            let answers = matches!(progress, Progress::Answered | Progress::HasBegun);
+            if answers && !beginner.is_answered {
                 beginner.is_answered = true;
                 match now.since(beginner.since) {
                     after if after <= SOON => *window += STEP,
@@ -95,10 +113,14 @@ impl Invitations {
                     _ => {}
                 }
             }
-            progress != Progress::HasBegun
+            if progress == Progress::Failed && !*has_any_begun {
+                *window = window.saturating_mul(2);
+            }
+            matches!(progress, Progress::Asks | Progress::Answered)
         });
-        let room = self.window.saturating_sub(self.beginning.len());
-        let invited: Vec<NodeId> = std::iter::from_fn(|| self.waiting.pop_first()).take(room).collect();
+        let room = self.window.saturating_sub(self.beginning.len()).min(self.waiting.len());
+        let invited: Vec<NodeId> = self.waiting.drain(..room).collect();
+        invited.iter().for_each(|node| _ = self.left.remove(node));
         let beginner = Beginner { since: now, is_answered: false };
         self.beginning.extend(invited.iter().map(|node| (*node, beginner)));
         self.look_after = match invited.is_empty() {
@@ -159,6 +181,38 @@ mod tests {
             false => Progress::Answered,
         };
         assert_eq!(invitations.next(at(61_000), ten), nodes(138)[128..]);
+    }
+
+    #[test]
+    fn who_is_gone_makes_room_for_one_and_no_more() {
+        let mut invitations = Invitations::of(nodes(1000));
+        assert_eq!(invited(&mut invitations, [(0, Progress::Asks), (10, Progress::Gone)]), [128, 128]);
+    }
+
+    #[test]
+    fn where_nothing_comes_and_some_give_up_all_others_begin() {
+        let mut invitations = Invitations::of(nodes(1000));
+        assert_eq!(
+            invited(&mut invitations, [(0, Progress::Answered), (30_000, Progress::Failed)]),
+            [128, 872]
+        );
+    }
+
+    #[test]
+    fn where_something_comes_one_that_gives_up_makes_room_for_one() {
+        let mut invitations = Invitations::of(nodes(2000));
+        let steps = [(0, Progress::Asks), (500, Progress::HasBegun), (600, Progress::Failed)];
+        assert_eq!(invited(&mut invitations, steps), [128, 128, 128]);
+    }
+
+    #[test]
+    fn an_order_that_is_given_is_kept() {
+        let all = nodes(300);
+        let mut invitations = Invitations::of(all.clone());
+        invitations.put_in_order(all[200..].iter().rev().copied());
+        let invited = invitations.next(at(0), |_| Progress::Asks);
+        let wanted: Vec<NodeId> = all[200..].iter().rev().chain(&all[..28]).copied().collect();
+        assert_eq!(invited, wanted);
     }
 
     #[test]

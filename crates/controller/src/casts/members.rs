@@ -153,14 +153,20 @@ impl Cast {
     pub(super) fn invite_more(&mut self, below: &mut Below<'_>) {
         let (members, catalog, tasks) = (&self.members, below.catalog, below.deliveries.tasks());
         let progress = |node: NodeId| {
-            let is_here = catalog.path_of(node).is_some();
-            let member = members.get(node).filter(|member| is_here && !member.has_ended());
-            match member.map(|member| member.task.map(|id| tasks.get(id))) {
-                None | Some(Some(None)) => Progress::HasBegun,
-                Some(None) => Progress::Asks,
-                Some(Some(Some(task))) if task.has_brought() => Progress::HasBegun,
-                Some(Some(Some(task))) if task.is_answered() => Progress::Answered,
-                Some(Some(Some(_))) => Progress::Asks,
+            let Some(member) = members.get(node) else { return Progress::Gone };
+            match &member.standing {
+                MemberStanding::Kept | MemberStanding::Had => return Progress::HasBegun,
+                MemberStanding::Failed(_) => return Progress::Failed,
+                _ if member.has_ended() || catalog.path_of(node).is_none() => return Progress::Gone,
+                _ => {}
+            }
+            match member.task.map(|id| tasks.get(id)) {
+                None => Progress::Asks,
+                Some(Some(task)) if task.has_brought() => Progress::HasBegun,
+                Some(Some(task)) if !task.is_answered() => Progress::Asks,
+                Some(Some(_)) => Progress::Answered,
+                // Its task has ended, and it asks anew or not at all.
+                Some(None) => Progress::Gone,
             }
         };
         for node in self.invitations.next(below.turn.now, progress) {

@@ -12,6 +12,12 @@ impl Cast {
     /// Looks after a cast: tells receivers, goes on to the next step, tells the asker, and sets the next wake-up. True
     /// if it is over.
     pub(super) fn tick(&mut self, below: &mut Below<'_>) -> bool {
+        if matches!((self.stage, &self.route), (Stage::Gathering { .. }, Route::Overlay(None)))
+            && self.may_begin(below)
+        {
+            // Receivers of an overlay have their places before they ask, and are invited by their places.
+            self.set_out(below);
+        }
         self.invite_more(below);
         self.look_after_members(below);
         self.drop_if_late(below);
@@ -22,12 +28,6 @@ impl Cast {
         match self.stage {
             Stage::Gathering { until } if asking > 0 && (asking == open || now >= until) => {
                 self.set_out(below)
-            }
-            // Receivers of an overlay have their places before they ask.
-            Stage::Gathering { .. }
-                if matches!(self.route, Route::Overlay(None)) && self.may_begin(below) =>
-            {
-                self.set_out(below);
             }
             Stage::Probing { until } | Stage::Opening { until } if now >= until => {
                 self.give_up_group(below);

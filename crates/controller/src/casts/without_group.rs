@@ -63,6 +63,9 @@ impl Cast {
                 }
             }
         }
+        if self.invitations.are_left() {
+            self.invitations.put_in_order(below.deliveries.overlays().from_source_on(self.object));
+        }
         self.abandon(below, group);
     }
 

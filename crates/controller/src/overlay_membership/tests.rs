@@ -76,6 +76,29 @@ impl Overlays {
 }
 
 #[test]
+fn those_that_pass_on_come_first_from_the_source_on() {
+    // Equal receivers stand inside the trees by their numbers.
+    assert_eq!(begun(200, 0).from_source_on(OBJECT), (1..=200).map(node).collect::<Vec<_>>());
+    // Of racks, the parent in the first tree that one stands inside comes before it.
+    let overlays = begun(200, 7);
+    let order = overlays.from_source_on(OBJECT);
+    let place: BTreeMap<NodeId, usize> = order.iter().copied().zip(0..).collect();
+    assert_eq!((place.len(), order.len()), (200, 200), "each once");
+    let mut inner = 0;
+    for (node, at) in &place {
+        let inside =
+            overlays.stripes(OBJECT).find(|stripe| !overlays.children(OBJECT, *node, *stripe).is_empty());
+        let parent = inside.and_then(|stripe| overlays.parent(OBJECT, *node, stripe));
+        inner += usize::from(inside.is_some());
+        assert!(
+            parent.is_none_or(|parent| parent == source() || place[&parent] < *at),
+            "{node:?} is too early"
+        );
+    }
+    assert!(order[inner..].is_sorted(), "leaves come last");
+}
+
+#[test]
 fn of_many_some_are_looked_at_that_have_slots_left_and_those_of_the_rack() {
     let number = |n: u32| {
         let mut id = [0; 32];

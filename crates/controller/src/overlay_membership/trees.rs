@@ -1,6 +1,6 @@
 //! The trees of one overlay: its members, the slots that they have in each tree, and who sends whom which stripe.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use headwater_units::{NodeId, Time};
 
@@ -181,6 +181,27 @@ impl Overlay {
             Some(member) => member.children.get(stripe).map_or(&[], Vec::as_slice),
             None => self.outside.get(&(node, stripe)).map_or(&[], Vec::as_slice),
         }
+    }
+
+    /// All members: first those that pass stripes on, stripe by stripe, from the source on.
+    pub(super) fn from_source_on(&self) -> Vec<NodeId> {
+        let mut order = Vec::with_capacity(self.members.len());
+        let mut leaves: BTreeSet<NodeId> = self.members.keys().copied().collect();
+        for stripe in 0..usize::from(self.of) {
+            let is_member = |parent: NodeId| self.members.contains_key(&parent);
+            let roots =
+                self.members.iter().filter(|(_, member)| !member.parents[stripe].is_some_and(is_member));
+            let mut open: VecDeque<NodeId> = roots.map(|(node, _)| *node).collect();
+            while let Some(node) = open.pop_front() {
+                let children = self.children(node, stripe);
+                open.extend(children);
+                if !children.is_empty() && leaves.remove(&node) {
+                    order.push(node);
+                }
+            }
+        }
+        order.extend(leaves);
+        order
     }
 
     /// Number of children that a member may have in a tree.

@@ -143,9 +143,10 @@ impl Cluster {
         self.say(ASKER, ToController::Cast(cast));
     }
 
-    /// The first `count` receivers are not there any more.
-    pub(crate) fn lose(&mut self, count: u32) {
-        for number in 1..=count {
+    /// So many receivers that know their flows are not there any more.
+    pub(crate) fn lose(&mut self, count: usize) {
+        let served = (0..).zip(&self.nodes).filter(|(_, node)| node.task.is_some()).map(|(number, _)| number);
+        for number in served.take(count).collect::<Vec<u32>>() {
             let closed = ControllerCommand::PathLost { path: PathId(number) };
             self.controller.handle(self.now, Input::Command(closed));
         }
