@@ -92,8 +92,8 @@ impl Overlays {
     }
 
     /// Those who receive an object: first those that pass stripes on, stripe by stripe, from the source on. Looks at all.
-    pub(crate) fn from_source_on(&self, object: ObjectId) -> Vec<NodeId> {
-        self.overlays.get(&object).map(Overlay::from_source_on).unwrap_or_default()
+    pub(crate) fn in_sending_order(&self, object: ObjectId) -> Vec<NodeId> {
+        self.overlays.get(&object).map(Overlay::in_sending_order).unwrap_or_default()
     }
 
     /// Receivers begin an overlay; who sends which stripe to each, in their order. The stripes come from the sources in turn; there is

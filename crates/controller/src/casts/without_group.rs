@@ -64,7 +64,7 @@ impl Cast {
             }
         }
         if self.invitations.are_left() {
-            self.invitations.put_in_order(below.deliveries.overlays().from_source_on(self.object));
+            self.invitations.put_in_order(below.deliveries.overlays().in_sending_order(self.object));
         }
         self.abandon(below, group);
     }

@@ -78,10 +78,10 @@ impl Overlays {
 #[test]
 fn those_that_pass_on_come_first_from_the_source_on() {
     // Equal receivers stand inside the trees by their numbers.
-    assert_eq!(begun(200, 0).from_source_on(OBJECT), (1..=200).map(node).collect::<Vec<_>>());
+    assert_eq!(begun(200, 0).in_sending_order(OBJECT), (1..=200).map(node).collect::<Vec<_>>());
     // Of racks, the parent in the first tree that one stands inside comes before it.
     let overlays = begun(200, 7);
-    let order = overlays.from_source_on(OBJECT);
+    let order = overlays.in_sending_order(OBJECT);
     let place: BTreeMap<NodeId, usize> = order.iter().copied().zip(0..).collect();
     assert_eq!((place.len(), order.len()), (200, 200), "each once");
     let mut inner = 0;

@@ -184,7 +184,7 @@ impl Overlay {
     }
 
     /// All members: first those that pass stripes on, stripe by stripe, from the source on.
-    pub(super) fn from_source_on(&self) -> Vec<NodeId> {
+    pub(super) fn in_sending_order(&self) -> Vec<NodeId> {
         let mut order = Vec::with_capacity(self.members.len());
         let mut leaves: BTreeSet<NodeId> = self.members.keys().copied().collect();
         for stripe in 0..usize::from(self.of) {
