@@ -143,14 +143,14 @@ pub(crate) struct RunArgs {
   headwater lab rerun --stale --engine netns         results of real packets, in real time
 
 A result is stale if the code has changed since and no longer computes the same tables at small scale, if other runs are asked
-for, or if a claim is newer. Each is stored as soon as it is there, with a line in attempts.jsonl. A command that was stopped or
-killed goes on when it is given again: finished runs are kept in OUT.
+for, or if a claim is newer. One that lacks runs, which were skipped, is completed. Each is stored as soon as it is there, with a
+line in attempts.jsonl. A command that was stopped or killed goes on when it is given again: finished runs are kept in OUT.
 
 With --json, one line per claim, as of `lab run`; with --list, one per result: experiment, engine, reason, events.
 
 Exit code: 0 if no claim misses, 3 if one does, 1 if a run went wrong.")]
 pub(crate) struct RerunArgs {
-    /// Results that are stale or not there; nothing else can be asked for yet
+    /// Results that are stale, lack runs or are not there; nothing else can be asked for yet
     #[arg(long, required = true)]
     stale: bool,
     /// Only of these: an experiment's id or the last part of it, or a claim's id

@@ -43,7 +43,12 @@ pub(super) fn why_stale(
     })
 }
 
-/// A result that is to be computed anew, or for the first time.
+/// Why there is more to compute although nothing that is stored is stale.
+fn why_thin(run: &StoredRun) -> Option<&'static str> {
+    (!run.skipped.is_empty()).then_some("runs were skipped")
+}
+
+/// A result that is to be computed anew, completed, or computed for the first time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Stale {
     /// The experiment.
@@ -56,7 +61,7 @@ pub struct Stale {
     pub events: Option<u64>,
 }
 
-/// All results at paper scale that are not what today's code computes, the cheapest first, those of unknown cost last.
+/// All results at paper scale that are not what today's code computes or lack runs, the cheapest first, those of unknown cost last.
 /// `engine` picks one; without it, all that take no real time.
 ///
 /// # Errors
@@ -80,7 +85,7 @@ pub fn stale(
             let reason = match run {
                 None => Some("not run"),
                 Some(run) if is_short_of_claims(run, &experiment) => Some("claims are newer than the result"),
-                Some(run) => why_stale(run, &experiment, models),
+                Some(run) => why_stale(run, &experiment, models).or_else(|| why_thin(run)),
             };
             all.extend(reason.map(|reason| Stale {
                 experiment: experiment.id.clone(),
@@ -122,7 +127,7 @@ fn runs(experiment: &Experiment, engine: Engine, scale: Scale, seeds: u32) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Catalogue, Shipped, fixture};
+    use crate::{Catalogue, Shipped, SkippedRun, fixture};
 
     fn stored(experiment: &Experiment) -> StoredRun {
         let provenance = super::provenance(experiment, Engine::Packet, Scale::Paper, 2);
@@ -173,6 +178,18 @@ mod tests {
         results::store(folder.path(), "ppush/fig8", run).unwrap();
         let again = stale(folder.path(), &catalogue, Some(Engine::Packet), &Shipped).unwrap().remove(0);
         assert_eq!(again.reason, "claims are newer than the result", "it measures something else now");
+    }
+
+    #[test]
+    fn a_result_that_lacks_runs_is_completed() {
+        let folder = tempfile::tempdir().unwrap();
+        let verdicts = experiment().pending(Engine::Packet, Scale::Paper, "");
+        let skipped = vec![SkippedRun { run: "seed 2".into(), reason: "machine too busy".into() }];
+        let run = StoredRun { verdicts, skipped, ..stored(&experiment()) };
+        results::store(folder.path(), "ppush/fig8", run).unwrap();
+        let left = stale(folder.path(), &Catalogue::shipped(), Some(Engine::Packet), &Shipped).unwrap();
+        let first = left.iter().find(|it| it.experiment == "ppush/fig8").unwrap();
+        assert_eq!(first.reason, "runs were skipped");
     }
 
     #[test]
