@@ -9,7 +9,7 @@ mod casting;
 mod cluster;
 
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use cluster::{complete, number};
@@ -35,9 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The lock that keeps measurements apart; `None` where networks cannot be emulated.
 fn alone() -> Option<MutexGuard<'static, ()>> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    EmulatedNet::probe().inspect_err(|why| headwater_skips::cannot(why)).is_ok().then_some(lock)
+    headwater_skips::alone(EmulatedNet::probe)
 }
 
 /// A node on host 0 and on each receiver, and a controller on host 0 or elsewhere.

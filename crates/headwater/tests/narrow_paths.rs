@@ -7,7 +7,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 use headwater_testbed::netns::{Capability, HostSpec, Net, Spec};
@@ -32,15 +32,7 @@ impl Drop for Killed {
 
 /// The lock that keeps networks apart; `None` where namespaces are not allowed.
 fn alone() -> Option<MutexGuard<'static, ()>> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    match Capability::probe() {
-        Ok(_) => Some(lock),
-        Err(why) => {
-            headwater_skips::cannot(why);
-            None
-        }
-    }
+    headwater_skips::alone(Capability::probe)
 }
 
 /// A source and a receiver with a folder each, and what is between them.

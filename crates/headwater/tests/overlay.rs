@@ -9,7 +9,7 @@ mod cluster;
 
 use std::net::Ipv4Addr;
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use cluster::{Process, text};
@@ -24,9 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The lock that keeps measurements apart; `None` where there are no namespaces.
 fn alone() -> Option<MutexGuard<'static, ()>> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    Capability::probe().inspect_err(|why| headwater_skips::cannot(why)).is_ok().then_some(lock)
+    headwater_skips::alone(Capability::probe)
 }
 
 /// Hosts on a bridge, whose links all have the same rate at first, bit/s.

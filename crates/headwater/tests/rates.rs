@@ -9,7 +9,7 @@
 mod casting;
 mod cluster;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use cluster::{Ended, Process, complete, number, random_file, text};
@@ -28,9 +28,7 @@ const GRANTS: &str = r#"allocator = { variant = "simple", round_trip = "8 ms", q
 
 /// The lock that keeps measurements apart; `None` where networks cannot be emulated.
 fn alone() -> Option<MutexGuard<'static, ()>> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    EmulatedNet::probe().inspect_err(|why| eprintln!("skipped: {why}")).is_ok().then_some(lock)
+    headwater_skips::alone(EmulatedNet::probe)
 }
 
 /// A controller that knows the network, on the host behind the last one, and a node on each of the others.

@@ -9,6 +9,7 @@ mod small_disk;
 use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use small_disk::SmallDisk;
 
@@ -24,6 +25,16 @@ pub fn cannot(reason: impl Display) {
     let is_ci = std::env::var("CI").is_ok_and(|value| value == "true");
     assert!(!is_ci, "a machine that tests every change must be able to: {reason}");
     skipped(&reason);
+}
+
+/// The lock that keeps the measurements of a process apart; `None`, and that is said, where the machine lacks what `probe` tries.
+///
+/// # Panics
+/// As [`cannot`].
+pub fn alone<T, E: Display>(probe: impl FnOnce() -> Result<T, E>) -> Option<MutexGuard<'static, ()>> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    probe().inspect_err(|why| cannot(why)).is_ok().then_some(lock)
 }
 
 /// The machine was too busy, in every attempt, for what the test compares.

@@ -8,7 +8,7 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 use headwater_testbed::netns::{self, Capability, HostSpec, Link, Net, NetError, RackSpec, Spec};
@@ -23,15 +23,7 @@ const ROLE: &str = "HEADWATER_NETNS_TEST";
 
 /// The lock that keeps measurements apart; `None` where namespaces are not allowed.
 fn alone() -> Option<MutexGuard<'static, ()>> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    match Capability::probe() {
-        Ok(_) => Some(lock),
-        Err(why) => {
-            headwater_skips::cannot(why);
-            None
-        }
-    }
+    headwater_skips::alone(Capability::probe)
 }
 
 fn mbit(n: u64) -> Option<BitRate> {

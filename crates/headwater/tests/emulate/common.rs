@@ -2,8 +2,8 @@
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,15 +27,7 @@ const PORT: u16 = 9000;
 
 /// The lock that keeps measurements apart; `None` where networks cannot be emulated.
 pub(crate) fn alone() -> Option<MutexGuard<'static, ()>> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    match EmulatedNet::probe() {
-        Ok(()) => Some(lock),
-        Err(why) => {
-            headwater_skips::cannot(why);
-            None
-        }
-    }
+    headwater_skips::alone(EmulatedNet::probe)
 }
 
 pub(crate) fn net(text: &str) -> EmulatedNet {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,16 +32,10 @@ workload = { kind = "task-list", tasks = [{ name = "t", packets = PACKETS, sourc
 
 /// The lock that keeps runs apart; `None` where the engine cannot work, not even in a user namespace.
 pub(crate) fn alone() -> Option<MutexGuard<'static, ()>> {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    match EmulatedNet::probe() {
-        Ok(()) => Some(lock),
-        Err(EmulateError::Unavailable(why)) if why.user_namespace => Some(lock),
-        Err(why) => {
-            headwater_skips::cannot(why);
-            None
-        }
-    }
+    headwater_skips::alone(|| match EmulatedNet::probe() {
+        Err(EmulateError::Unavailable(why)) if why.user_namespace => Ok(()),
+        probed => probed,
+    })
 }
 
 /// [`alone`], where namespaces can be made without a user namespace around them, so that others see their names.
