@@ -2,9 +2,9 @@
 //!
 //! A source that seems silent is mostly dead, or its host is. But where a thousand nodes begin at once, or the machines
 //! are busy, all seem silent, and moving stripes then makes it worse: each move costs an order, a list and a handshake.
-//! So a receiver whose stripe has moved waits twice as long before the next one does ([`Mending`]), and only a part of
-//! an overlay moves at a time ([`Budget`]). Nor is a source dead that has not answered its order where none answers sooner
-//! ([`Answers`]).
+//! So a receiver whose stripe has moved waits twice as long before the next one does, unless most of its stripes come
+//! ([`Mending`]), and only a part of an overlay moves at a time ([`Budget`]). Nor is a source dead that has not answered its
+//! order where none answers sooner ([`Answers`]).
 
 use headwater_units::{Duration, Symbols, Time};
 
@@ -40,7 +40,13 @@ impl Mending {
         if self.times > 0 && now < self.last + patience * CALM { patience } else { least }
     }
 
-    /// Whether a stripe may move that comes, but slowly.
+    /// The same before another one takes its place, where so many of the receiver's flows are silent, of `all`. Where most of them come,
+    /// no machine is busy: whoever is silent is gone.
+    pub(crate) fn patience_beside(&self, now: Time, least: Duration, silent: usize, all: usize) -> Duration {
+        if silent * 2 < all { least } else { self.patience(now, least) }
+    }
+
+    /// Whether a stripe may move that comes, but slowly: what its last source sent may still be on a slow way.
     pub(crate) fn may_move(&self, now: Time, least: Duration) -> bool {
         self.times == 0 || now >= self.last + self.patience(now, least)
     }
@@ -142,6 +148,15 @@ mod tests {
         assert_eq!(mending.patience(at(now + 128_000), LEAST), LEAST);
         mending.on_moved(at(now + 128_000), LEAST, NEEDED);
         assert_eq!(mending.patience(at(now + 128_001), LEAST), LEAST * 2);
+    }
+
+    #[test]
+    fn who_is_silent_beside_many_that_are_not_is_given_no_longer() {
+        let mut mending = Mending::default();
+        mending.on_moved(at(500), LEAST, NEEDED);
+        let patience = [0, 1, 2, 3, 4].map(|silent| mending.patience_beside(at(600), LEAST, silent, 4));
+        assert_eq!(patience, [LEAST, LEAST, LEAST * 2, LEAST * 2, LEAST * 2]);
+        assert_eq!(mending.patience_beside(at(600), LEAST, 1, 1), LEAST * 2);
     }
 
     #[test]

@@ -34,11 +34,15 @@ impl Deliveries {
         let (now, config) = (turn.now, turn.config);
         let Some(task) = self.tasks.get_mut(id) else { return };
         task.mend_at = None;
-        let patience = task.mending.patience(now, config.overlay_silent);
         let (object, receiver) = (task.facts.object, task.facts.receiver);
         let begun = task.begun + BEGINNING * self.overlays.size(object) as u64;
         let Some(task) = self.tasks.get(id) else { return };
         let known = self.known(catalog, config);
+        let (least, all) = (config.overlay_silent, task.flows.len());
+        let answered = self.answers.patience(least);
+        let is_quiet = |flow: &&Flow| !flow.is_over() && flow.is_weak(now, least, answered);
+        let quiet = task.flows.iter().filter(is_quiet).count();
+        let patience = task.mending.patience_beside(now, least, quiet, all);
         let answer_patience = self.answers.patience(patience);
         let is_weak = |flow: &Flow| flow.is_weak(now, patience, answer_patience);
         let begins = |flow: &Flow| {
@@ -57,7 +61,7 @@ impl Deliveries {
         let facts = |flow: &Flow| {
             // One that nobody else can replace is begun anew, in case its source takes all for sent.
             let may = self.may_send(now, catalog, flow.facts.node, task.facts.object);
-            let is_stuck = flow.silent() > patience * STUCK && may;
+            let is_stuck = flow.silent() > task.mending.patience(now, least) * STUCK && may;
             (flow.facts.node, flow.facts.index, is_stuck)
         };
         let flows: Vec<&Flow> = task.flows.iter().filter(|flow| is_lost(flow)).collect();

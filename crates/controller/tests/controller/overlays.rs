@@ -133,11 +133,46 @@ fn a_stripe_that_is_silent_comes_from_another_and_not_from_the_same_node_soon() 
     assert!(next == 4 || next == 5, "{next}");
     assert_trees(SOURCE, &running.parents());
     running.pass(ms(1000), &well);
-    // It has just moved, and so it is given longer.
-    running.report(&|n, stripe| (if (n, stripe) == (3, 0) { ms(1000) } else { ms(0) }, ms(0)));
-    assert_eq!((running.parent(3, 0), running.replaced()), (next, 1));
-    running.report(&|n, stripe| (if (n, stripe) == (3, 0) { ms(1001) } else { ms(0) }, ms(0)));
+    running.report(&|n, stripe| (if (n, stripe) == (3, 0) { ms(501) } else { ms(0) }, ms(0)));
     assert_eq!((running.parent(3, 0), running.replaced()), (9 - next, 2));
+}
+
+/// Most stripes come to it, so no machine is busy.
+#[test]
+fn where_two_parents_die_one_after_the_other_both_stripes_move_as_soon() {
+    let mut running = Running::begun(&(2..14).collect::<Vec<_>>());
+    let n = (2..14).find(|n| running.parents()[n].iter().all(|parent| *parent != SOURCE)).expect("a leaf");
+    let before = running.parents()[&n].clone();
+    let silence = |first: Duration, second: Duration| {
+        move |of: u8, stripe: u8| match (of == n, stripe) {
+            (true, 0) => (first, ms(0)),
+            (true, 1) => (second, ms(0)),
+            _ => (ms(0), ms(0)),
+        }
+    };
+    running.report(&silence(ms(501), ms(0)));
+    let between = running.parents()[&n].clone();
+    assert!(between[0] != before[0] && between[1..] == before[1..], "{before:?} {between:?}");
+    running.bench.pass(ms(600));
+    running.report(&silence(ms(0), ms(501)));
+    let after = running.parents()[&n].clone();
+    assert!(after[0] == between[0] && after[1] != before[1], "{between:?} {after:?}");
+}
+
+#[test]
+fn where_most_stripes_are_silent_the_next_ones_move_later_and_later() {
+    let mut running = Running::begun(&[2, 3, 4, 5]);
+    let silent = |silent: Duration| {
+        move |n: u8, stripe: u8| (if n == 3 && stripe != 1 { silent } else { ms(0) }, ms(0))
+    };
+    running.report(&silent(ms(501)));
+    let first = running.replaced();
+    assert!(first > 0);
+    running.pass(ms(600), &well);
+    running.report(&silent(ms(1000)));
+    assert_eq!(running.replaced(), first);
+    running.report(&silent(ms(1001)));
+    assert!(running.replaced() > first);
 }
 
 /// Its host is busy, or its link to the controller is. Those below it say that its stripe comes.
