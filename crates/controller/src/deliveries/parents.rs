@@ -312,7 +312,6 @@ impl Deliveries {
             // Nothing is known of its overlay.
             return source;
         }
-        let rack = catalog.rack_of(receiver);
         let is_near = |source: &NodeId| catalog.share_rack(receiver, *source);
         let near: Vec<NodeId> = sources.iter().copied().filter(is_near).collect();
         let near = in_turn(&near).filter(|source| self.has_places(object, *source, stripe));
@@ -321,16 +320,24 @@ impl Deliveries {
         let open = source.filter(|source| self.has_places(object, *source, stripe));
         if let Some(source) = near.or(open).filter(|_| task.mending.moves_in_vain(task.needed) >= IN_VAIN) {
             let among = Some(Vec::new());
-            let known = Known { among, may: |_| false, holds, suspects, near, source: Some(source) };
+            let known =
+                Known { among, may: |_| false, holds, suspects, near, vacant: None, source: Some(source) };
             return self.overlays.mend(object, place, &known);
         }
+        let rack = catalog.rack_of(receiver);
+        // Whoever leaves a dead root last finds all others with slots below itself: it takes the root's place. Not in racks, where the root's
+        // may merely be cut off: when it is back, the source would send both a copy.
+        let has_failed = |node: &NodeId| barred.contains(node) || distrusted.contains(node);
+        let is_vacant =
+            |source: &NodeId| self.overlays.children(object, *source, stripe).iter().all(has_failed);
+        let vacant = source.filter(|source| rack.is_none() && is_vacant(source));
         // To whom nothing comes has nothing to send either.
         let has_some = |all: &Self, node: NodeId| {
             may(all, node) && all.tasks.fetching(node, object).is_none_or(|task| task.is_served(stripe))
         };
         if let Some(likely) = self.overlays.likely(object, place, rack, |node| has_some(self, node)) {
             let (among, suspects) = (Some(likely), suspects.clone());
-            let known = Known { among, may: |_| true, holds, suspects, near, source: None };
+            let known = Known { among, may: |_| true, holds, suspects, near, vacant, source: None };
             if let Some(found) = self.overlays.mend(object, place, &known) {
                 return Some(found);
             }
@@ -344,6 +351,7 @@ impl Deliveries {
             holds,
             suspects: suspects.clone(),
             near,
+            vacant,
             source,
         };
         let members = self.overlays.members(object);

@@ -14,6 +14,8 @@ const LATE_SLOTS: u32 = 2;
 pub(super) const MOST_RATED: usize = 256;
 /// One in the same rack is chosen although it has no slot left, unless it sends twice what it should already: two copies.
 const MOST_LOAD: u32 = 2000;
+/// Load of a member whose slots all have a child.
+const ALL_SLOTS: u32 = 1000;
 
 /// The receivers of one object that pass on to each other what comes.
 #[derive(Debug)]
@@ -63,6 +65,8 @@ pub(crate) struct Known<M, H> {
     pub(crate) suspects: BTreeSet<String>,
     /// A source that is in the receiver's rack: better than a receiver that is not.
     pub(crate) near: Option<NodeId>,
+    /// A source that sends the stripe to nobody but those that have failed the receiver: better than a member that has no slot left.
+    pub(crate) vacant: Option<NodeId>,
     /// Sends what no receiver can send.
     pub(crate) source: Option<NodeId>,
 }
@@ -73,8 +77,10 @@ struct Best {
     node: NodeId,
     /// It is not in the receiver's rack.
     is_far: bool,
-    /// It has no slot left.
+    /// It has no slot left in that tree.
     is_full: bool,
+    /// Nor in any other.
+    is_spent: bool,
     /// Hops to it from the source.
     depth: u32,
 }
@@ -82,7 +88,7 @@ struct Best {
 impl<M: Fn(NodeId) -> bool, H: Fn(NodeId) -> bool> Known<M, H> {
     /// All members are looked at, wherever they stand.
     pub(crate) fn of_all(may: M, holds: H, source: Option<NodeId>) -> Self {
-        Known { among: None, may, holds, suspects: BTreeSet::new(), near: None, source }
+        Known { among: None, may, holds, suspects: BTreeSet::new(), near: None, vacant: None, source }
     }
 }
 
@@ -287,7 +293,8 @@ impl Overlay {
     ) -> Option<NodeId> {
         let is_near = best.is_some_and(|best| !best.is_far);
         let near = known.near.filter(|_| !is_near);
-        let parent = near.or(best.map(|best| best.node)).or(known.source)?;
+        let best = best.filter(|best| !best.is_spent || known.vacant.is_none());
+        let parent = near.or(best.map(|best| best.node)).or(known.vacant).or(known.source)?;
         self.adopt(node, stripe, parent);
         Some(parent)
     }
@@ -330,8 +337,8 @@ impl Overlay {
             let is_suspect = member.rack.as_ref().is_some_and(|rack| known.suspects.contains(rack));
             Some(((is_overloaded, is_suspect, is_far, is_full, least, below, depth, load), other))
         });
-        let ((_, _, is_far, is_full, _, _, depth, _), node) = rated.min()?;
-        Some(Best { node, is_far, is_full, depth })
+        let ((_, _, is_far, is_full, _, _, depth, load), node) = rated.min()?;
+        Some(Best { node, is_far, is_full, is_spent: is_full && load >= ALL_SLOTS, depth })
     }
 
     /// Number of those who have a stripe from those that have it from a member.

@@ -175,6 +175,36 @@ fn where_most_stripes_are_silent_the_next_ones_move_later_and_later() {
     assert!(running.replaced() > first);
 }
 
+/// Whoever leaves it last finds nearly all others below itself.
+#[test]
+fn where_the_first_of_a_tree_dies_nobody_gets_more_children_than_it_has_stripes() {
+    let receivers: Vec<u8> = (2..18).collect();
+    let orphans = |running: &mut Running, root: u8| -> Vec<u8> {
+        running.parents().iter().filter(|(_, parents)| parents[0] == root).map(|(n, _)| *n).collect()
+    };
+    for seed in 0..24 {
+        let mut running = Running::begun(&receivers);
+        running.report(&well);
+        let stripes = running.parents()[&2].len();
+        let root = orphans(&mut running, SOURCE)[0];
+        let mut left = orphans(&mut running, root);
+        let mut place = seed;
+        while !left.is_empty() {
+            let n = left.remove(place % left.len());
+            place /= left.len() + 1;
+            let others: Vec<u8> = receivers.iter().copied().filter(|other| *other != n).collect();
+            let silent = |_: u8, stripe: u8| (if stripe == 0 { ms(501) } else { ms(0) }, ms(0));
+            running.report_but(&others, &silent);
+        }
+        let mut children: BTreeMap<u8, usize> = BTreeMap::new();
+        let parents = running.parents();
+        let living = parents.iter().filter(|(n, _)| **n != root).flat_map(|(_, parents)| parents);
+        living.for_each(|parent| *children.entry(*parent).or_default() += 1);
+        assert!(children.iter().all(|(_, count)| *count <= stripes), "{seed}: {children:?}");
+        assert!(parents.values().all(|parents| parents[0] != root), "{seed}: {parents:?}");
+    }
+}
+
 /// Its host is busy, or its link to the controller is. Those below it say that its stripe comes.
 #[test]
 fn of_whom_the_controller_hears_nothing_keeps_those_to_whom_it_sends() {
