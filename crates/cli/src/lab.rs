@@ -15,7 +15,7 @@ use headwater_experiment::claim::{Outcome, Published, Verdict};
 use headwater_experiment::experiment::{Engine, Scale};
 use headwater_lab::{
     self as lab, Catalogue, Checkout, ExperimentLine, ExperimentRun, LabError, LabProgress, LabWatch,
-    ReportOptions, RunOptions, SkippedRun,
+    ReportOptions, RunOptions, SkippedRun, Variation,
 };
 use headwater_units::Duration;
 use indicatif::ProgressBar;
@@ -80,6 +80,8 @@ pub(crate) struct ListArgs {
   headwater lab run P-8a --scale paper               the experiment that claims it, as large as the paper's
   headwater lab run my.toml --engine flow --seeds 3  a file of your own
   headwater lab run ppush/fig2 --engine netns              real processes and packets, in real time
+  headwater lab run scdp/fig1 --scale paper --set workload.count=2000 --only access=write-1,write-3,chain-3
+                                                     a fifth of the requests, three of five points
   headwater lab run --all --json                     everything, one object per claim
 
 Every finished run is kept in OUT/EXPERIMENT/ENGINE-SCALE/jobs. A run that was stopped or killed goes on from there when
@@ -117,6 +119,12 @@ pub(crate) struct RunArgs {
     /// Run seeds 1 to N at every point [default: as the experiment says]
     #[arg(long, value_name = "N")]
     seeds: Option<NonZero<u32>>,
+    /// Another value for a key of the scenario: `workload.count=2000`. Such results are not stored
+    #[arg(long, value_name = "KEY=VALUE", value_parser = assignment, conflicts_with = "store")]
+    set: Vec<(String, String)>,
+    /// Only these points of an axis: `access=write-1,write-3`. Such results are not stored
+    #[arg(long, value_name = "AXIS=LABELS", value_parser = assignment, conflicts_with = "store")]
+    only: Vec<(String, String)>,
     /// Number of runs to compute at once [default: one per processor]
     #[arg(short, long, value_name = "N")]
     jobs: Option<NonZero<usize>>,
@@ -337,11 +345,11 @@ fn run(args: &RunArgs, terminal: &Terminal, shutdown: &Shutdown) -> Result<(), F
         store,
         commit: checkout.and_then(|checkout| checkout.commit()),
     };
-    if compute(&options, &args.from.catalogue()?, terminal, shutdown)? > 0 {
-        Err(Failure::Missed)
-    } else {
-        Ok(())
-    }
+    let labels = |list: &str| list.split(',').map(str::to_owned).collect();
+    let only = args.only.iter().map(|(axis, list)| (axis.clone(), labels(list)));
+    let variation = Variation { set: args.set.clone(), only: only.collect() };
+    let catalogue = args.from.catalogue()?.varied(variation, args.scale.scale());
+    if compute(&options, &catalogue, terminal, shutdown)? > 0 { Err(Failure::Missed) } else { Ok(()) }
 }
 
 fn rerun(args: &RerunArgs, terminal: &Terminal, shutdown: &Shutdown) -> Result<(), Failure> {
@@ -400,6 +408,16 @@ fn list_stale(stale: &[lab::Stale], terminal: &Terminal) -> Result<(), Failure> 
     }
     let text = if stale.is_empty() { "every result is fresh".to_owned() } else { table.render("") };
     Ok(terminal.out(&text)?)
+}
+
+/// `KEY=VALUE`.
+fn assignment(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("write it as KEY=VALUE")?;
+    if key.trim().is_empty() {
+        Err("write it as KEY=VALUE".to_owned())
+    } else {
+        Ok((key.trim().to_owned(), value.trim().to_owned()))
+    }
 }
 
 fn threads(jobs: Option<NonZero<usize>>) -> usize {

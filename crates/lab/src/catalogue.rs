@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use headwater_experiment::claim::Claim;
-use headwater_experiment::experiment::{Experiment, ExperimentError};
+use headwater_experiment::experiment::{Experiment, Scale};
 
-use super::{LabError, Rows};
+use super::{LabError, Rows, Variation};
 
 /// Ids and texts of the shipped experiments.
 static SHIPPED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/experiments.rs"));
@@ -28,6 +28,7 @@ const PROPOSED: usize = 4;
 pub struct Catalogue {
     entries: Vec<(String, Cow<'static, str>)>,
     rows: Option<Rows>,
+    variation: Option<(Variation, Scale)>,
 }
 
 /// Something to run, and why.
@@ -66,7 +67,13 @@ impl Catalogue {
 
     fn of(mut entries: Vec<(String, Cow<'static, str>)>) -> Self {
         entries.sort_by_key(|(id, _)| natural(id));
-        Catalogue { entries, rows: None }
+        Catalogue { entries, rows: None, variation: None }
+    }
+
+    /// The same experiments with other values at a scale.
+    #[must_use]
+    pub fn varied(self, variation: Variation, scale: Scale) -> Self {
+        Catalogue { variation: (!variation.is_empty()).then_some((variation, scale)), ..self }
     }
 
     /// The rows of the papers' evaluations that the experiments are about, if somebody wrote them down.
@@ -75,18 +82,24 @@ impl Catalogue {
     }
 
     /// All experiments but the drills, or what is wrong with their files.
-    pub fn all(&self) -> Vec<Result<Experiment, ExperimentError>> {
+    pub fn all(&self) -> Vec<Result<Experiment, LabError>> {
         self.parsed(|id| !id.starts_with(DRILLS))
     }
 
     /// The drills, in their order, or what is wrong with their files.
-    pub fn drills(&self) -> Vec<Result<Experiment, ExperimentError>> {
+    pub fn drills(&self) -> Vec<Result<Experiment, LabError>> {
         self.parsed(|id| id.starts_with(DRILLS))
     }
 
-    fn parsed(&self, wanted: impl Fn(&str) -> bool) -> Vec<Result<Experiment, ExperimentError>> {
+    fn parsed(&self, wanted: impl Fn(&str) -> bool) -> Vec<Result<Experiment, LabError>> {
         let wanted = self.entries.iter().filter(|(id, _)| wanted(id));
-        wanted.map(|(id, text)| Experiment::parse(id, text)).collect()
+        wanted.map(|(id, text)| self.parse(id, text)).collect()
+    }
+
+    fn parse(&self, id: &str, text: &str) -> Result<Experiment, LabError> {
+        let plain = Experiment::parse(id, text)?;
+        let Some((variation, scale)) = &self.variation else { return Ok(plain) };
+        Ok(Experiment::parse(id, &variation.applied_to(id, text, *scale)?)?)
     }
 
     /// Experiments that a word means: a file, an experiment's id or its last part, or a claim's id.
@@ -96,14 +109,14 @@ impl Catalogue {
     pub fn find(&self, word: &str) -> Result<Vec<Chosen>, LabError> {
         let path = Path::new(word);
         if path.extension().is_some_and(|it| it == "toml") {
-            let experiment = Experiment::parse(&id_of_file(path), &read(path)?)?;
+            let experiment = self.parse(&id_of_file(path), &read(path)?)?;
             return Ok(vec![Chosen { experiment, claim: None }]);
         }
         let exact: Vec<_> = self.entries.iter().filter(|(id, _)| id == word).collect();
         let by_part: Vec<_> = self.entries.iter().filter(|(id, _)| last_part(id) == word).collect();
         match (&exact[..], &by_part[..]) {
             ([(id, text)], _) | ([], [(id, text)]) => {
-                return Ok(vec![Chosen { experiment: Experiment::parse(id, text)?, claim: None }]);
+                return Ok(vec![Chosen { experiment: self.parse(id, text)?, claim: None }]);
             }
             ([], [_, _, ..]) => {
                 let candidates = by_part.iter().map(|(id, _)| id.clone()).collect();
@@ -124,7 +137,7 @@ impl Catalogue {
     }
 
     /// Ids of experiments and claims that look like `word`, the nearest first.
-    fn near(&self, word: &str, parsed: &[Result<Experiment, ExperimentError>]) -> Vec<String> {
+    fn near(&self, word: &str, parsed: &[Result<Experiment, LabError>]) -> Vec<String> {
         let claims = parsed.iter().flatten().flat_map(|e| e.claims.iter().map(|claim| claim.id.as_str()));
         let names = self.entries.iter().map(|(id, _)| id.as_str()).chain(claims);
         let written = word.to_ascii_lowercase();

@@ -42,6 +42,14 @@ pub enum LabError {
     /// The experiment file is wrong.
     #[error(transparent)]
     Experiment(#[from] ExperimentError),
+    /// An experiment cannot have the values that were asked for.
+    #[error("{experiment}: {reason}")]
+    Variation {
+        /// The experiment.
+        experiment: String,
+        /// The problem, and what to do.
+        reason: String,
+    },
     /// A folder or file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {

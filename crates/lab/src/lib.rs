@@ -32,6 +32,7 @@ mod results;
 mod rows;
 mod run;
 mod run_file;
+mod variation;
 
 pub use catalogue::{Catalogue, Chosen};
 pub use checkout::Checkout;
@@ -48,6 +49,7 @@ pub use report::{Counts, Report, ReportOptions, Standing, report, report_runs, s
 pub use results::{Drawn, Heading, Kind, Line, Means, Provenance, SkippedRun, Stored, StoredRun, load};
 pub use rows::{Extreme, Part, Row, RowCounts, RowOutcome, RowResult, Rows};
 pub use run::{ExperimentRun, Judged, RunOptions, run};
+pub use variation::Variation;
 
 /// Listener to the progress of a run.
 pub trait LabWatch {
