@@ -57,7 +57,7 @@ test: deps ## Run all tests; what could not run, and why, is listed at the end
 	@scripts/install-deps bpf
 	@rm -f $(HEADWATER_SKIPPED)
 	$(CARGO) test --workspace --locked
-	$(CARGO) test --release --locked --package headwater-flow --package headwater-machine --package headwater-transport --lib --test datacast
+	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=false $(CARGO) test --release --locked --package headwater-flow --package headwater-machine --package headwater-transport --lib --test datacast
 	@scripts/skipped $(HEADWATER_SKIPPED)
 
 plugins: ## Build and test the plugins for engines (Java 17 and Maven), with the agent that was built last

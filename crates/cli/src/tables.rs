@@ -259,7 +259,8 @@ fn headline(result: &GetResult) -> String {
     let bytes = Bytes::new(result.bytes);
     let came = bytes - Bytes::new(result.resumed_bytes);
     let mut text = format!("{}: {bytes} in {:.2} s", printable(&what), result.seconds);
-    if result.seconds > 0.0 {
+    // What was here already came at no rate.
+    if result.seconds > 0.0 && came > Bytes::ZERO {
         let _ = write!(text, " ({})", rate_in_words(came / Duration::from_secs_f64(result.seconds)));
     }
     text + if result.verified { ", verified" } else { ", NOT VERIFIED" }
@@ -447,6 +448,13 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("ratio 1.026") && text.contains("limited by path, marks by delay"), "{text}");
+    }
+
+    #[test]
+    fn what_was_here_already_came_at_no_rate() {
+        let text = fetched(&GetResult { resumed_bytes: 256 << 20, ..result() });
+        assert!(text.starts_with("model: 256.0 MiB in 4.00 s, verified -> model.bin\n"), "{text}");
+        assert!(text.contains("256.0 MiB were here already"), "{text}");
     }
 
     #[test]
