@@ -63,7 +63,7 @@ test: deps ## Run all tests; what could not run, and why, is listed at the end
 plugins: ## Build and test the plugins for engines (Java 17 and Maven), with the agent that was built last
 	scripts/plugins-test
 
-exercise: deps ## Add a transport to a copy of this tree, by a patch, and test it there (3 minutes the first time)
+exercise: deps ## Add a transport to a copy of this tree, by a patch, and test it there (3 minutes)
 	scripts/exercise
 
 golden: deps ## Compare the small-scale tables of every experiment with the committed ones, bit by bit (2 minutes)
