@@ -51,7 +51,8 @@ bench: deps build ## How fast it is here, beside curl, aria2, rqbit, libtorrent,
 	$(BINARY) bench store
 	$(BINARY) bench delivery $(BENCH)
 
-# The second time as users get it: an optimization that only release builds have was wrong once (rust-lang/rust#158206).
+# The second time as users get it, but for what is optimized at the end, which takes minutes: an optimization that only release builds have was
+# wrong once (rust-lang/rust#158206).
 test: export HEADWATER_SKIPPED = $(CURDIR)/target/skipped
 test: deps ## Run all tests; what could not run, and why, is listed at the end
 	@scripts/install-deps bpf

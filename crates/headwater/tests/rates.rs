@@ -93,6 +93,7 @@ impl Cluster {
     fn wait_of(&self, name: &str, (other, running): (&str, &mut Process)) -> Wait {
         let mut wait = Wait::default();
         while running.is_running() {
+            // A short cast has to be seen eight times.
             std::thread::sleep(LOOK_EVERY / 2);
             let status = self.status();
             let line_of = |name: &str| status["casts"].as_array()?.iter().find(|line| line["name"] == name);

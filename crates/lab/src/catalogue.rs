@@ -124,21 +124,29 @@ impl Catalogue {
             }
             _ => {}
         }
-        let parsed = self.all();
-        let having = parsed.iter().flatten().filter_map(|experiment| {
-            let claim = experiment.claims.iter().find(|claim| is_called(claim, word))?;
-            Some(Chosen { experiment: experiment.clone(), claim: Some(claim.id.clone()) })
-        });
-        let having: Vec<Chosen> = having.collect();
+        // As they are: one that cannot have other values is no reason not to find a claim.
+        let entries = self.entries.iter().filter(|(id, _)| !id.starts_with(DRILLS));
+        let plain: Vec<_> =
+            entries.filter_map(|(id, text)| Some((text, Experiment::parse(id, text).ok()?))).collect();
+        let mut having = Vec::new();
+        for (text, experiment) in &plain {
+            if let Some(claim) = experiment.claims.iter().find(|claim| is_called(claim, word)) {
+                let experiment = self.parse(&experiment.id, text)?;
+                having.push(Chosen { experiment, claim: Some(claim.id.clone()) });
+            }
+        }
         if having.is_empty() {
-            return Err(LabError::Unknown { name: word.to_owned(), near: self.near(word, &parsed) });
+            return Err(LabError::Unknown {
+                name: word.to_owned(),
+                near: self.near(word, plain.iter().map(|(_, it)| it)),
+            });
         }
         Ok(having)
     }
 
     /// Ids of experiments and claims that look like `word`, the nearest first.
-    fn near(&self, word: &str, parsed: &[Result<Experiment, LabError>]) -> Vec<String> {
-        let claims = parsed.iter().flatten().flat_map(|e| e.claims.iter().map(|claim| claim.id.as_str()));
+    fn near<'a>(&'a self, word: &str, all: impl Iterator<Item = &'a Experiment>) -> Vec<String> {
+        let claims = all.flat_map(|e| e.claims.iter().map(|claim| claim.id.as_str()));
         let names = self.entries.iter().map(|(id, _)| id.as_str()).chain(claims);
         let written = word.to_ascii_lowercase();
         let distance = |name: &str| {
@@ -257,6 +265,13 @@ mod tests {
         assert_eq!(ids("t-1"), ["ppush/fig2", "ppush/fig10", "scdp/fig2"]);
         let chosen = catalogue().find("T-2").unwrap();
         assert_eq!(chosen[0].claim.as_deref(), Some("T-2/small"), "a row stands for its parts");
+    }
+
+    #[test]
+    fn a_claim_of_an_experiment_that_cannot_have_other_values_is_found_and_told() {
+        let set = vec![("colour".to_owned(), "red".to_owned())];
+        let varied = catalogue().varied(Variation { set, ..Variation::default() }, Scale::Small);
+        assert!(varied.find("T-1").unwrap_err().to_string().contains("colour"));
     }
 
     #[test]
